@@ -53,12 +53,17 @@ def test_figures_are_short() -> None:
     assert format_count(124_439_808) == "124M"
     assert format_count(999_999) == "1.00M"
     assert format_flops(874_944_921_600) == "875 GFLOP"
-    assert [format_seconds(value) for value in (2e-6, 0.0352, 1.2, 185, 7800)] == [
+    assert [format_seconds(value) for value in (2e-6, 0.0352, 1.2, 185, 7800, 6e5, 7e5, 6e7, 7e7, 4e10)] == [
         "2.00 µs",
         "35.2 ms",
         "1.20 s",
         "3 min 05 s",
         "2 h 10 min",
+        "166 h 40 min",
+        "8.1 days",
+        "694.4 days",
+        "2.22 years",
+        "1.27k years",
     ]
     assert [format_percent(value) for value in (-0.123, 0.05, 0.0)] == ["−12.3 %", "+5.0 %", "0.0 %"]
 

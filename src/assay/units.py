@@ -16,6 +16,8 @@ _DECIMAL = {"kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SI = ("", "k", "M", "G", "T", "P", "E", "Z")
 _COUNTS = ("", "k", "M", "B", "T", "P", "E", "Z")
 """Prefixes of parameters and tokens, as the field writes them: 70B is 70 billion."""
+DAY, YEAR = 86_400, 365 * 86_400
+"""Seconds."""
 
 
 def parse_bytes(text: str) -> int:
@@ -90,7 +92,7 @@ def with_factor(seconds: float, factor: float | None) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format seconds as ``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
+    """Format seconds as ``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"``, ``"2 h 10 min"``, ``"8.5 days"`` or years."""
     if seconds < 1e-3:
         return f"{_three(seconds * 1e6)} µs"
     if seconds < 1:
@@ -100,7 +102,9 @@ def format_seconds(seconds: float) -> str:
     whole = round(seconds)
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 7 * DAY:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{seconds / DAY:.1f} days" if seconds < 2 * YEAR else f"{format_count(seconds / YEAR)} years"
 
 
 def parse_seconds(text: str) -> float:

@@ -26,13 +26,12 @@ from assay.estimator.cost import USUAL_MFU
 from assay.hardware.devices import DEVICES
 from assay.report.kit.blocks import UNKNOWN, Block, Facts
 from assay.report.optimal import OptimalView, interval, mark
-from assay.report.plan import days
 from assay.scaling.fitted import REFUSED
 from assay.scaling.frontier import Frontier, LossLaw, Optimum, minimum
 from assay.scaling.optimal import LawAnswer, LawAnswers
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Accounting, planned_points
 from assay.scaling.published import FRONTIERS, Line
-from assay.units import format_count, format_power, parse_count
+from assay.units import format_count, format_power, format_seconds, parse_count
 
 LEAST_POWER, MOST_POWER = 9, 27
 """Powers of ten of the budgets that the slider reaches."""
@@ -173,7 +172,7 @@ def _facts(question: LawQuestion, one: LawAnswer, own: OwnLaw | None) -> Iterato
     yield "loss", _loss(best, own)
     if one.bill is not None:
         where = f"{question.devices:,} × {one.bill.device.name} at {question.mfu:.0%} of the peak".replace("%", " %")
-        yield "time", f"{days(one.bill.seconds)} on {where}"
+        yield "time", f"{format_seconds(one.bill.seconds)} on {where}"
         if one.bill.money is not None:
             yield "money", f"{_plain(one.bill.money)}, in the unit of the price"
         if one.bill.kilowatt_hours is not None:

@@ -13,6 +13,7 @@ All verbs that print hours or money of a training take them from here, so one qu
 """
 
 from abc import abstractmethod
+from math import ceil
 from typing import Any
 
 from pydantic import PositiveFloat, PositiveInt
@@ -40,9 +41,14 @@ class Training(Frozen):
     """Money for an hour of one device."""
 
     @property
+    def steps(self) -> int:
+        """Steps of the training; the last one is whole as well."""
+        return ceil(self.tokens / self.tokens_per_step)
+
+    @property
     def seconds(self) -> float:
         """Seconds of the training at the predicted time of a step."""
-        return self.tokens / self.tokens_per_step * self.step_seconds
+        return self.steps * self.step_seconds
 
     @property
     def hours(self) -> tuple[float, float]:

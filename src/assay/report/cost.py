@@ -7,7 +7,7 @@ from assay.estimator.cost import TrainingCost
 from assay.report.inference import describe_model
 from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
-from assay.report.predictions import batch_words, fit_words, hours_words, money_words, span, training_words
+from assay.report.predictions import batch_words, count_of_tokens, fit_words, hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds
 
 
@@ -60,7 +60,8 @@ def _headline(found: TrainingCost) -> str:
 
 def _taken(found: TrainingCost) -> str:
     cost = "" if found.money is None else f" and cost {found.money:,.0f}"
-    return f"{format_count(found.tokens)} tokens take {format_seconds(found.seconds)}{cost}"
+    take = "takes" if found.tokens == 1 else "take"
+    return f"{count_of_tokens(found.tokens)} {take} {format_seconds(found.seconds)}{cost}"
 
 
 def _at_pace(found: TrainingCost) -> list[tuple[str, str]]:

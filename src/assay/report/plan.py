@@ -7,7 +7,7 @@ from assay.estimator.projection import PARTS, Projection
 from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts, rank_lines
-from assay.report.predictions import hours_words
+from assay.report.predictions import pace_words
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from assay.cost.mesh_layout import Layout
-
-_DAY = 86_400
 
 
 class PlanView(Shown[Projection]):
@@ -74,8 +72,7 @@ def _step(projection: Projection) -> Iterator[tuple[str, str]]:
     executed, peak = planned.executed_flops, sheet.peak_flops
     yield "work per device", f"{format_flops(executed)}/s including recompute, {executed / peak:.1%} of its peak (HFU)"
     yield "MFU", f"{projection.mfu:.1%}"
-    whole = days(planned.training_seconds(tokens))
-    yield f"{format_count(tokens)} tokens", f"{whole} by the plan; {hours_words(projection.training)} by its errors"
+    yield f"{format_count(tokens)} tokens", pace_words(projection.training)
 
 
 def _micro_batches(layout: "Layout") -> str:
@@ -91,14 +88,6 @@ def _bubble(projection: Projection) -> str:
         return f"{played}; no formula is published for this schedule"
     chunks = projection.plan.layout.chunks
     return f"{played}; (p−1)/({'v' if chunks > 1 else ''}m+p−1) = {formula:.1%}"
-
-
-def days(seconds: float) -> str:
-    """Format a long time in days, or in years from a thousand days on."""
-    if seconds < 2 * _DAY:
-        return format_seconds(seconds)
-    count = seconds / _DAY
-    return f"{count:.1f} days" if count < 1000 else f"{format_count(count / 365)} years"
 
 
 def _held(projection: Projection) -> Table:

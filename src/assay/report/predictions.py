@@ -5,7 +5,7 @@ from assay.estimator.cost import Training
 from assay.estimator.memory_fit import Fit, MemoryFit, StepBatch, fit_within
 from assay.estimator.timing.step_time import SHEET_FACTORS, StepTime
 from assay.hardware.kernel_seconds import MEASURED_ON
-from assay.units import format_bytes, format_count, format_seconds
+from assay.units import DAY, YEAR, format_bytes, format_count, format_seconds
 
 
 def batch_words(batch: StepBatch) -> str:
@@ -59,7 +59,7 @@ def longer(step: StepTime) -> str:
     return f"{format_seconds(host)} to queue the step, {format_seconds(device)} on the device; {waits}"
 
 
-_UNITS = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0}
+_UNITS = {"years": YEAR, "days": DAY, "hours": 3600, "minutes": 60}
 """Seconds of a unit; each is used from two of it on."""
 
 
@@ -71,8 +71,19 @@ def span(low: str, high: str) -> str:
 def hours_words(found: Training) -> str:
     """Return the time from and to, such as ``"15 to 35 hours"``; without a known error it is a bound."""
     low, high = (one * 3600 for one in found.hours)
-    unit, size = next(((name, size) for name, size in _UNITS.items() if high >= 2 * size), ("seconds", 1.0))
+    unit, size = _unit(high)
     return f"{_between(low / size, high / size, bound=found.spread is None)} {unit}"
+
+
+def pace_words(found: Training) -> str:
+    """Return the time by a plan, and from and to by its errors, in one unit."""
+    unit, size = _unit(found.hours[1] * 3600)
+    by_plan = found.seconds / size
+    return f"{by_plan:{',.0f' if by_plan >= 100 else '.3g'}} {unit} by the plan; {hours_words(found)} by its errors"
+
+
+def _unit(seconds: float) -> tuple[str, int]:
+    return next(((name, size) for name, size in _UNITS.items() if seconds >= 2 * size), ("seconds", 1))
 
 
 def money_words(found: Training) -> str:
@@ -83,7 +94,20 @@ def money_words(found: Training) -> str:
 def training_words(found: Training) -> str:
     """Return the sentence on a training, without its stop."""
     cost = f" and cost {money_words(found)}" if found.money is not None else ""
-    return f"{format_count(found.tokens)} tokens take {hours_words(found)}{cost}"
+    if cost and found.tokens == 1:
+        cost = f" and costs {money_words(found)}"
+    return f"{trained(found)} {hours_words(found)}{cost}"
+
+
+def trained(found: Training) -> str:
+    """Return ``"10.0B tokens take"``; of fewer tokens than a step, with the tokens of that, which is trained whole."""
+    step = f", fewer than the {found.tokens_per_step:,} of one step," if found.tokens < found.tokens_per_step else ""
+    return f"{count_of_tokens(found.tokens)}{step} {'takes' if found.tokens == 1 else 'take'}"
+
+
+def count_of_tokens(tokens: float) -> str:
+    """Return ``"10.0B tokens"`` or ``"1 token"``."""
+    return "1 token" if tokens == 1 else f"{format_count(tokens)} tokens"
 
 
 def _between(low: float, high: float, *, bound: bool) -> str:
