@@ -6,7 +6,9 @@ import pytest
 
 from assay import api
 from assay.config import ModelConfig, load
+from assay.cost import parameter_count
 from assay.errors import UsageError
+from assay.estimator.device_memory import CONTEXT
 from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
 from assay.hardware.devices import DEVICES, device
 from assay.model.cache import KeyValueCache
@@ -95,6 +97,48 @@ def test_times_follow_from_bytes_and_products() -> None:
     assert many.decode_seconds * 312e12 / 4096 == pytest.approx(2 * products, rel=0.01)  # biases and norms aside
     assert not found.at(4096, 1024).fits
     assert one.fits
+
+
+MIXTURE = LLAMA.model_copy(update={"n_expert": 8, "n_expert_active": 2, "activation": "swiglu", "n_hidden": 14336})
+
+
+def test_a_token_reads_its_own_experts_and_many_read_all() -> None:
+    """A token of a mixture was said to take all eight experts, of which it takes two, so no time was a lower bound."""
+    found = Inference(model=MIXTURE, device=device("h100"), bits=16)
+    expert = 3 * 4096 * 14336 * 32
+    rest = parameter_count(MIXTURE) - 8 * expert
+    for sequences, share in ((1, 2 / 8), (2, 1 - (6 / 8) ** 2), (7, 1 - (6 / 8) ** 7), (1000, 1.0)):
+        seconds = 2 * (rest + share * 8 * expert) / 3350e9
+        one = found.at(sequences, 0)
+        assert one.decode_seconds == pytest.approx(seconds) or one.limit == "products"
+        assert one.memory_bytes == found.weights_bytes == 2 * parameter_count(MIXTURE)
+    assert found.at(1, 1).prefill_seconds < 0.4 * found.at(1, 100).prefill_seconds
+
+
+@pytest.mark.parametrize("experts", [(8, 2), (64, 1), (4, 4)])
+@pytest.mark.parametrize("length", [0, 64])
+def test_limits_of_a_mixture_change_where_they_are_said_to(experts: tuple[int, int], length: int) -> None:
+    model = MIXTURE.model_copy(update={"n_expert": experts[0], "n_expert_active": experts[1]})
+    found = Inference(model=model, device=device("h100"), bits=16)
+    limit = found.compute_bound_sequences(length)
+    assert limit is not None
+    assert (found.at(int(limit), length).limit, found.at(int(limit) + 1, length).limit) == ("memory", "products")
+
+
+def test_an_embedding_that_is_no_output_is_looked_up() -> None:
+    tied, untied = (LLAMA.model_copy(update={"tie_embeddings": tie}) for tie in (True, False))
+    one, two = (Inference(model=model, device=device("a100"), bits=16) for model in (tied, untied))
+    assert two.at(1, 0).decode_seconds == pytest.approx(one.at(1, 0).decode_seconds)
+    assert two.weights_bytes - one.weights_bytes == 2 * 32000 * 4096
+
+
+def test_what_fits_leaves_room_for_the_context_of_cuda() -> None:
+    for name, context in (("h100", CONTEXT.high), ("tpu-v5e", 0)):
+        found = Inference(model=GPT2, device=device(name), bits=16)
+        each = cache_bytes_per_token(GPT2)
+        most = (device(name).memory_bytes - context - found.weights_bytes) // each
+        assert found.at(1, most).fits
+        assert not found.at(1, most + 1).fits
 
 
 def test_more_sequences_are_never_slower_in_all() -> None:

@@ -1,9 +1,11 @@
 """Inference by roofline: bytes of weights and cache, and the time to read a prompt and to add a token.
 
-A token of each sequence takes every weight once, and the cached keys and values of its own sequence. So reading memory
-limits small batches, and products limit large ones. The time is the larger of the two at the device's peaks, and a real
-program takes longer. Reading a prompt is limited by products unless it is short, and needs the logits of its last
-token alone. Weights of 8 and 4 bits are read as such, and multiplied in 16 bits. Those of 32 bits are multiplied at the
+A token of each sequence takes every weight that is read once, and the cached keys and values of its own sequence. So
+reading memory limits small batches, and products limit large ones. The time is the larger of the two at the device's
+peaks, and a real program takes longer. An embedding that is not the output's too is looked up, so hardly any of it is
+read. In a mixture of E experts a token is sent to k of them, and of s tokens one expert is missed by a share
+(1 − k/E)^s, with balanced routers. Reading a prompt is limited by products unless it is short, and needs the logits of
+its last token alone. Weights of 8 and 4 bits are read as such, and multiplied in 16 bits. Those of 32 bits are multiplied at the
 peak of TF32, if the device has it. The cache has 16 bits.
 """
 
@@ -13,7 +15,8 @@ from typing import Literal
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.flop_conventions import inner_parameters
-from assay.cost.gpt_tape import parameter_count
+from assay.cost.gpt_tape import active_parameter_count, parameter_count
+from assay.estimator.device_memory import CONTEXT
 from assay.hardware.devices import Device
 
 BITS = (32, 16, 8, 4)
@@ -31,6 +34,7 @@ class Decoding(Frozen):
     memory_bytes: int
     """Weights and cache; a program has some working storage besides."""
     fits: bool
+    """True if both are in the device's memory beside CUDA's context."""
     prefill_seconds: float
     """Seconds to read prompts of so many tokens."""
     decode_seconds: float
@@ -70,7 +74,13 @@ class Inference(Frozen):
         """
         products = _flops(self.model, tokens) / self.flops
         spare = products - tokens * cache_bytes_per_token(self.model) / self.device.bandwidth_bytes
-        return self.weights_bytes / self.device.bandwidth_bytes / spare if spare > 0 else None
+        if spare <= 0:
+            return None
+        # Fewer sequences read fewer experts, so the limit comes down from that of all experts.
+        limit, before = self._read_bytes(math.inf) / self.device.bandwidth_bytes / spare, math.inf
+        while limit < before:
+            limit, before = self._read_bytes(limit) / self.device.bandwidth_bytes / spare, limit
+        return limit
 
     @property
     def compute_bound_tokens(self) -> float:
@@ -87,19 +97,30 @@ class Inference(Frozen):
     def at(self, sequences: int, tokens: int) -> Decoding:
         """Return memory and times for some sequences with so many tokens each."""
         cache = sequences * tokens * cache_bytes_per_token(self.model)
-        moved = (self.weights_bytes + cache) / self.device.bandwidth_bytes
+        moved = (self._read_bytes(sequences) + cache) / self.device.bandwidth_bytes
+        read = (self._read_bytes(sequences * max(1, tokens)) + cache) / self.device.bandwidth_bytes
         computed = sequences * _flops(self.model, tokens) / self.flops
         unread = (tokens - 1) * 2 * self.model.vocabulary * self.model.n_embd  # logits of all tokens but the last one
         prompt = sequences * (tokens * _flops(self.model, (tokens + 1) / 2) - unread) / self.flops
+        context = 0 if self.device.capability is None else CONTEXT.high
         return Decoding(
             sequences=sequences,
             tokens=tokens,
             memory_bytes=self.weights_bytes + cache,
-            fits=self.weights_bytes + cache <= self.device.memory_bytes,
-            prefill_seconds=max(prompt, moved),
+            fits=self.weights_bytes + cache + context <= self.device.memory_bytes,
+            prefill_seconds=max(prompt, read),
             decode_seconds=max(moved, computed),
             limit="memory" if moved >= computed else "products",
         )
+
+    def _read_bytes(self, tokens: float) -> float:
+        """Return the bytes of weights that some tokens read at once, in the mean over which experts they choose."""
+        model, every = self.model, parameter_count(self.model)
+        missed = every - active_parameter_count(model)
+        if model.n_expert is not None and missed:
+            every -= missed * (1 - model.n_expert_active / model.n_expert) ** max(0.0, tokens - 1)
+        looked_up = 0 if model.tie_embeddings else model.vocabulary * model.n_embd
+        return (every - looked_up) * self.bits / 8
 
 
 def weights_bytes(model: ModelConfig, bits: int) -> int:

@@ -52,7 +52,7 @@ class InferenceView(Shown[Inference]):
         )
         yield (
             "Times are lower bounds: the device's peaks, no launches, no working storage, no scales of quantized "
-            "weights."
+            f"weights.{_experts(model)} It fits if weights and cache leave room for CUDA's context."
         )
 
     def values(self) -> dict[str, Any]:
@@ -74,6 +74,13 @@ class InferenceView(Shown[Inference]):
             "by_context": [_value(found.at(count, one)) for count in _SEQUENCES for one in _contexts(model)],
             "by_bits": {str(bits): _limit_values(found.model_copy(update={"bits": bits})) for bits in BITS},
         }
+
+
+def _experts(model: "ModelConfig") -> str:
+    """Return which experts are read; empty for a model without."""
+    if model.n_expert is None:
+        return ""
+    return f" Of {model.n_expert} experts so many are read as balanced routers send the tokens to."
 
 
 def _value(one: "Decoding") -> dict[str, Any]:
