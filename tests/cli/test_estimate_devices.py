@@ -98,3 +98,15 @@ def test_help_names_every_device(assay: Assay, verb: str, named: Iterable[str]) 
     """It is written out, because help must not load the devices."""
     said = " ".join(assay(verb, "--help").out.split())
     assert re.search(rf"by its datasheet: {', '.join(named)}[.;]", said)
+
+
+def test_of_a_captured_graph_no_need_is_said_and_why_not(assay: Assay) -> None:
+    """It was said to request 2 GiB at once, below the 8 GiB of its tensors, and had no verdict without a word."""
+    words = ("estimate", "gpt2-124m", "--device", "h100", "--with", "cuda_graphs+bf16_mixed+sdpa_attention")
+    said, value = assay(*words), assay(*words, "--json").value
+    assert "requested at once" not in said.out
+    assert "does it fit?\tcannot be told: captured graphs have a pool of their own" in said.out
+    assert value["requested_peak_bytes"] is None
+    assert value["device_memory"]["reserved_bytes"] is None
+    plain = assay(*words[:-1], "bf16_mixed+sdpa_attention", "--json").value
+    assert plain["requested_peak_bytes"]["low"] >= plain["tensors_peak_bytes"]

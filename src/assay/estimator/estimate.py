@@ -271,7 +271,7 @@ class Estimate:
         return {
             **self.predicted(),
             "peak_parts": self.peak_parts,
-            "requested_peak_bytes": asdict(self.requested_bytes),
+            "requested_peak_bytes": None if self.cost.replayed else asdict(self.requested_bytes),
             "parameters": self.parameters,
             "active_parameters": self.active_parameters,
             "adapter_parameters": self.adapter_parameters,

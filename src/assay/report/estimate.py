@@ -12,7 +12,7 @@ from assay.records.own import TracedPeak
 from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts
-from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_sentence, fit_words, longer, within
+from assay.report.predictions import CAPTURED_FIT, SHEET_ROOFLINE, by_kernels, fit_sentence, fit_words, longer, within
 from assay.units import (
     format_bytes,
     format_count,
@@ -221,13 +221,13 @@ def _around(answer: "Estimate") -> dict[str, str]:
     if device is None:
         return rows
     rows["working storage, in addition"] = f"{_interval(device.working)} of cuBLAS"
+    if device.reserved is None or device.total is None:
+        return {**rows, "does it fit?": CAPTURED_FIT}
     rows["requested at once, with working storage"] = _interval(answer.requested_bytes)
-    if device.reserved is not None and device.total is not None:
-        rows["reserved by torch's allocator"] = f"{_interval(device.reserved)}, with working storage"
-        rows["context of CUDA"] = _interval(device.context)
-        rows["in use on the device"] = _interval(device.total)
-    fit = fit_of(answer)
-    if fit is not None:
+    rows["reserved by torch's allocator"] = f"{_interval(device.reserved)}, with working storage"
+    rows["context of CUDA"] = _interval(device.context)
+    rows["in use on the device"] = _interval(device.total)
+    if (fit := fit_of(answer)) is not None:
         rows["does it fit?"] = fit_words(fit)
     return rows
 

@@ -33,6 +33,7 @@ def fit_sentence(need: Interval, memory_bytes: int, place: str) -> str:
     return f"It may fit {place}, or just not: it needs {span(low, high)} of {format_bytes(memory_bytes)}"
 
 
+CAPTURED_FIT = "cannot be told: captured graphs have a pool of their own, and what it reserves is not predicted"
 SHEET_ROOFLINE = (
     "a roofline of the datasheet's peaks: no step is faster, and real ones take {:g} to {:g} times as long"
 ).format(*SHEET_FACTORS)

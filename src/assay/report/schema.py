@@ -163,7 +163,8 @@ class EstimateJson(Predicted):
 
     peak_parts: dict[str, int]
     """Bytes alive at the peak, by part."""
-    requested_peak_bytes: BoundsJson
+    requested_peak_bytes: BoundsJson | None
+    """None of a captured graph, which requests its own pool once."""
     parameters: int
     active_parameters: int
     adapter_parameters: int

@@ -229,7 +229,7 @@ def _plain(study: "PredictedStudy", row: "PredictedRow", place: Rank | None) -> 
     return {
         **known,
         "estimate": row.found.predicted(),
-        "requested_peak_bytes": _ends(row.found.requested_bytes),
+        "requested_peak_bytes": _ends(None if row.found.cost.replayed else row.found.requested_bytes),
         "reserved_bytes": _ends(memory.reserved),
         "in_use_bytes": _ends(memory.in_use),
         "fits": memory.fit,
