@@ -98,3 +98,23 @@ def test_launches_are_those_of_the_table() -> None:
     assert pytest.approx(0.00975 / 146 / 8.5) == UPDATE_LAUNCH_SECONDS
     assert LAUNCH_SECONDS < PRODUCT_LAUNCH_SECONDS < 2 * LAUNCH_SECONDS
     assert pytest.approx(1.185, abs=0.001) == COMPILED
+
+
+@pytest.mark.parametrize("length", [256, 1024, 4096, 16384])
+@pytest.mark.parametrize("back", [False, True])
+def test_fused_attention_takes_no_longer_than_what_it_replaces_on_another_device(length: int, back: bool) -> None:
+    """By the H200's share of its peak an RTX 3090 took longer, which has few products for each byte that it moves."""
+    sides = 2 * 16 * (length**2 + 2 * length * 128)
+    fused = Kernel(
+        ATTENTION + "flash", "bfloat16", 0, (2.5 if back else 1) * 4 * 16 * length**2 * 128, (1, 16, length, 128), back
+    )
+    flops, count = 2 * 16 * length**2 * 128, 4 if back else 2
+    replaced = [
+        Kernel(BATCHED, "bfloat16", sides, flops, (16, length, 128), back or place > 0) for place in range(count)
+    ]
+    passes = Kernel(PLAIN, "bfloat16", (3 if back else 2) * 2 * 16 * length**2)
+    for name in DEVICES:
+        there = speeds_of(name)
+        if "bfloat16" in there.dtypes and not there.measured:
+            assert there.seconds(fused) <= sum(map(there.seconds, (*replaced, passes))) * (1 + 1e-9)
+    assert A100.seconds(fused._replace(dtype="tf32", kind=ATTENTION + "efficient")) > 0
