@@ -58,6 +58,16 @@ def test_a_folder_is_trained_with_weights_only(assay: Assay, folder: Path) -> No
     assert "is a folder without .safetensors files" in assay("train", str(folder)).sentence()
 
 
+@pytest.mark.parametrize("text", ['{"model_type": "gpt2",', "[" * 100_000, "é"])
+def test_a_configuration_that_cannot_be_read_is_said_to_be_so(assay: Assay, tmp_path: Path, text: str) -> None:
+    """It counted as none, so that a folder for which weights are not needed was said to lack them."""
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    for verb in ("inference", "estimate"):
+        said = assay(verb, str(tmp_path))
+        assert said.code == 2
+        assert f"{tmp_path / 'config.json'} cannot be read as JSON: " in said.sentence()
+
+
 @pytest.mark.parametrize(
     "words", [("capacity", "--memory", "1GB"), ("estimate",), ("cost", "--tokens", "1M", "--device", "t4")]
 )

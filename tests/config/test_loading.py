@@ -77,6 +77,8 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(UsageError, match="did you mean 'demo'"):
         load("dmeo")
+    with pytest.raises(UsageError, match="^the name of a configuration is empty; name a YAML file or a preset"):
+        load("")
 
 
 def test_a_presets_shape_gives_way_to_the_weights_that_a_run_starts_from() -> None:

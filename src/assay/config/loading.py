@@ -165,6 +165,8 @@ def _text(source: str | Path | None) -> str:
         return "{}"
     name = str(source)
     path = Path(name)
+    if not name:
+        raise UsageError(f"the name of a configuration is empty; name a YAML file or a preset ({', '.join(presets())})")
     if os.path.isdir(path):
         raise UsageError(f"{name} is a folder; name a YAML file or a preset ({', '.join(presets())})")
     try:

@@ -262,7 +262,9 @@ def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
 
     Raises the errors of `with_initial_weights` where weights are there.
     """
-    folder = absolute(run.model.init_from or "")
+    if run.model.init_from is None:
+        return run
+    folder = absolute(run.model.init_from)
     if not is_hugging_face(folder) or any(folder.glob("*.safetensors")):
         return with_initial_weights(run, home)
     theirs = config_from_hf(folder)

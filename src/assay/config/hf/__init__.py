@@ -4,7 +4,7 @@ Each family of models has a file with its keys and their meanings. Values that c
 ours cannot follow are refused, not ignored.
 """
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ _OTHERS = {"smollm3": "in which some layers have no rotary positions, and assay 
 
 
 def is_hugging_face(folder: Path) -> bool:
-    """True if `config.json` has a `model_type`, as Hugging Face writes it and assay does not."""
-    try:
-        return "model_type" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return False
+    """True if `config.json` has a `model_type`, as Hugging Face writes it and assay does not.
+
+    Raises `UsageError` if there is such a file that cannot be read.
+    """
+    path = folder / CONFIG
+    return os.path.isfile(path) and "model_type" in read_json(path)
 
 
 def config_from_hf(folder: Path | str) -> ModelConfig:

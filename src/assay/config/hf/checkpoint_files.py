@@ -18,8 +18,10 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(raw.decode("utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path} is missing; name a folder with a Hugging Face checkpoint") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read as JSON: {error}; download it again") from error
     if not isinstance(values, dict):
         raise UsageError(f"{path} is not a JSON object; download it again")
     return values
