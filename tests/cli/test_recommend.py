@@ -96,6 +96,18 @@ def test_a_frame_of_an_unnamed_device_has_flops_and_no_times() -> None:
     assert figure.axes[0].get_ylabel() == "tokens/TFLOP"
 
 
+def test_without_a_device_the_answer_begins_with_its_basis_and_needs_no_loss_scale(assay: Assay) -> None:
+    """By arithmetic fp16_mixed and bf16_mixed are equal, and the one with a loss scale was advised."""
+    shape = ("model.n_layer=4", "model.n_embd=512", "model.n_head=8", "model.context_length=512")
+    said = assay("recommend", "gpt2-124m", *shape, "--memory", "900MB")
+    assert said.code == 0, said.sentence()
+    assert said.out.startswith("By arithmetic alone, because no device is named: gpt2-124m fits 858 MiB with ")
+    assert "fp16_mixed: bf16_mixed takes as much arithmetic where no device is named" in said.out
+    value = assay("recommend", "gpt2-124m", *shape, "--memory", "900MB", "--json").value
+    assert "fp16_mixed" not in " ".join(one["optimizations"] for one in (value["recommended"], *value["frontier"]))
+    assert not assay("recommend", "demo", *SMALL, "--device", "t4").out.startswith("By arithmetic")
+
+
 def test_hours_need_a_device(assay: Assay) -> None:
     said = assay("recommend", *RUN, "--memory", "100MB", "--tokens", "1M")
     assert said.code == 2

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from math import exp, log
+from math import exp, inf, log
 from pathlib import Path
 
 from pydantic import Field
@@ -127,6 +127,11 @@ class Rates(Frozen):
         """True if float32 is far slower than float64. No processor is like that, although some GPUs are close to it."""
         narrow, wide = (self.matmul_flops.get(dtype) for dtype in ("float32", "float64"))
         return narrow is not None and wide is not None and narrow < wide / _CONTRADICTION
+
+    @property
+    def counted(self) -> bool:
+        """True if these count FLOPs and are those of no device, so that memory is free to move."""
+        return self.bandwidth_bytes == inf
 
     @property
     def specified(self) -> bool:

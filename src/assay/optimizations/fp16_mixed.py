@@ -67,8 +67,12 @@ class Fp16Mixed(Optimization):
         return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_mixed"}
 
     def unadvised(self, run: ResolvedRun, machine: "Machine") -> str:
-        if machine.device(run.device) == "cuda" and not machine.older_than(AMPERE):
+        device = machine.device(run.device)
+        if device == "cuda" and not machine.older_than(AMPERE):
             return "bf16_mixed saves as much on this GPU, and needs no loss scale"
+        rates = machine.rates.get(device)
+        if device == "cpu" and rates is not None and rates.counted:
+            return "bf16_mixed takes as much arithmetic where no device is named, and needs no loss scale"
         return ""
 
     def known_loss(self, run: ResolvedRun, machine: "Machine") -> str:

@@ -116,7 +116,8 @@ def stack_sentence(found: Advice, training: "Training | None") -> str:
     room = f" of {format_bytes(found.budget_bytes)}" if found.absent else ""
     takes = "" if training is None else f", and {training_words(training)}"
     turned = f"with {best.title}" if best.stack else "with nothing turned on"
-    return f"{found.configuration} fits {where} {turned}: {needs}{room}{takes}."
+    basis = "" if found.device else "By arithmetic alone, because no device is named: "
+    return f"{basis}{found.configuration} fits {where} {turned}: {needs}{room}{takes}."
 
 
 def _stack_answer(found: Advice, training: "Training | None") -> Iterator[tuple[str, str]]:
