@@ -146,7 +146,7 @@ def test_replicas_need_what_their_ledger_has_and_others_what_is_planned_with_a_c
     assert kinds == {True, False}
 
 
-def test_what_fits_is_decided_by_the_ledger_of_a_rank() -> None:
+def test_the_ledger_of_a_rank_decides_whether_it_fits() -> None:
     """The plan of the fastest stack was 71 GiB of a device's 79 GiB, and its ledger 103 GiB."""
     run = resolve_run(on_device(configure("gpt2-124m", ("training.batch_size=1024",)), "a100")[0])
     found = layout_advice(run, HERE, cluster("a100", 1, 8), Limits(ALL, "device", 0.01), "it")
@@ -223,6 +223,6 @@ def test_equally_fast_ones_are_simple() -> None:
     assert best(ordered, ALL) not in runners_up(ordered, best(ordered, ALL), ALL)
 
 
-def test_of_equally_fast_ones_a_table_has_the_one_that_needs_least() -> None:
+def test_a_table_has_of_equally_fast_ones_the_one_that_needs_least() -> None:
     rows = pareto(sorted(_every(), key=lambda one: one.seconds), ALL)
     assert len({one.seconds for one in rows}) == len(rows)

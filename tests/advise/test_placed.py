@@ -1,5 +1,7 @@
 """Layouts by the ledger of a rank, for models that no plan covers, and the time of replicas."""
 
+from itertools import pairwise
+
 import pytest
 
 from assay.advise.layouts import layout_advice
@@ -122,12 +124,12 @@ def test_a_reason_other_than_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_of_each_optimizer_there_are_stacks_of_which_no_other_beats_both() -> None:
+def test_stacks_of_each_optimizer_are_tried_and_none_is_shown_that_another_beats() -> None:
     """Two stacks were twice in the table, four were beaten, and the second of these was missing."""
     found = _advice(words=("training.batch_size=8",))
     rows = found.frontier
     assert len({one.title for one in rows}) == len(rows) > 1
-    for faster, slower in zip(rows, rows[1:], strict=False):
+    for faster, slower in pairwise(rows):
         assert faster.seconds < slower.seconds
         assert slower.need_bytes < faster.need_bytes
     checkpointed = "fully_sharded+sdpa_attention+bf16_mixed+activation_checkpointing+fused_adamw"
@@ -137,6 +139,6 @@ def test_of_each_optimizer_there_are_stacks_of_which_no_other_beats_both() -> No
 def test_a_small_llama_has_each_layout_once_and_none_that_another_beats() -> None:
     rows = _advice().frontier
     assert len({one.title for one in rows}) == len(rows) > 1
-    for faster, slower in zip(rows, rows[1:], strict=False):
+    for faster, slower in pairwise(rows):
         assert faster.seconds < slower.seconds
         assert slower.need_bytes < faster.need_bytes

@@ -100,7 +100,7 @@ def test_help_names_every_device(assay: Assay, verb: str, named: Iterable[str]) 
     assert re.search(rf"by its datasheet: {', '.join(named)}[.;]", said)
 
 
-def test_of_a_captured_graph_no_need_is_said_and_why_not(assay: Assay) -> None:
+def test_a_captured_graph_has_no_need_and_a_reason(assay: Assay) -> None:
     """It was said to request 2 GiB at once, below the 8 GiB of its tensors, and had no verdict without a word."""
     words = ("estimate", "gpt2-124m", "--device", "h100", "--with", "cuda_graphs+bf16_mixed+sdpa_attention")
     said, value = assay(*words), assay(*words, "--json").value

@@ -77,7 +77,7 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(UsageError, match="did you mean 'demo'"):
         load("dmeo")
-    with pytest.raises(UsageError, match="^the name of a configuration is empty; name a YAML file or a preset"):
+    with pytest.raises(UsageError, match=r"^the name of a configuration is empty; name a YAML file or a preset"):
         load("")
 
 

@@ -59,7 +59,13 @@ def test_a_plan_and_its_errors_have_one_unit(seconds: float, unit: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(1e-3, "2.2 to 5 seconds"), (0.1, "3.6 to 8.4 minutes"), (2.0, "1.2 to 2.8 hours"), (200.0, "5 to 12 days"), (1e5, "6.8 to 16 years")],
+    [
+        (1e-3, "2.2 to 5 seconds"),
+        (0.1, "3.6 to 8.4 minutes"),
+        (2.0, "1.2 to 2.8 hours"),
+        (200.0, "5 to 12 days"),
+        (1e5, "6.8 to 16 years"),
+    ],
 )
 def test_a_time_is_said_in_its_unit(seconds: float, words: str) -> None:
     assert hours_words(_training(step_seconds=seconds)) == words

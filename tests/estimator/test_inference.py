@@ -132,7 +132,7 @@ def test_an_embedding_that_is_no_output_is_looked_up() -> None:
     assert two.weights_bytes - one.weights_bytes == 2 * 32000 * 4096
 
 
-def test_what_fits_leaves_room_for_the_context_of_cuda() -> None:
+def test_weights_and_cache_leave_room_for_the_context_of_cuda() -> None:
     for name, context in (("h100", CONTEXT.high), ("tpu-v5e", 0)):
         found = Inference(model=GPT2, device=device(name), bits=16)
         each = cache_bytes_per_token(GPT2)

@@ -100,7 +100,7 @@ def _by_ledgers(asked: _Asked) -> LayoutAdvice:
     found = [one for kind in _REPLICAS for points in groups for one in _of_kind(problem, kind, points, asked)]
     if not found:
         replicate(run, machine, cluster, _REPLICAS[-1], ())  # raises the reason
-    fitting = undominated(one for _, one in found if one.need_bytes <= budget)
+    fitting = front_of(one for _, one in found if one.need_bytes <= budget)
     if not fitting:
         least = min((one for _, one in found), key=lambda one: one.need_bytes)
         raise UsageError(
@@ -225,10 +225,10 @@ def pareto(ordered: Sequence[Placed], budget_bytes: int) -> tuple[Placed, ...]:
     """Return the fastest one that fits, and each that needs noticeably less memory than all faster ones."""
     times: dict[Positions, float] = {(i,): one.seconds for i, one in enumerate(ordered)}
     bounds = Bounds((lambda key: ordered[key[0]].least_bytes,), lambda key, limit: ordered[key[0]].need_bytes)
-    return tuple(undominated([ordered[point.stack[0]] for point in frontier(times, bounds, budget_bytes)]))
+    return tuple(front_of([ordered[point.stack[0]] for point in frontier(times, bounds, budget_bytes)]))
 
 
-def undominated(found: Iterable[AnyLayout]) -> list[AnyLayout]:
+def front_of(found: Iterable[AnyLayout]) -> list[AnyLayout]:
     """Return what no other beats in time and memory, the fastest first."""
     kept: list[AnyLayout] = []
     for one in sorted(found, key=lambda it: (it.seconds, it.need_bytes)):

@@ -348,8 +348,8 @@ def replicate(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, 
 def step_time(placed: Placed, run: ResolvedRun, machine: Machine) -> StepTime:
     """Return the time of a step of a layout; `machine` has one of its devices, with the rates of its datasheet.
 
-    A layout with tensor or pipeline groups keeps the time of its plan, with the errors of plans, unless the host takes
-    longer to queue a rank's launches.
+    A layout with tensor or pipeline groups keeps the time of its plan, with the errors of plans. If the host takes
+    longer to queue a rank's launches, that is the time.
     """
     planned = StepTime(placed.seconds, factors=spread_of_plan(run.model))
     try:

@@ -83,7 +83,9 @@ def budget_of(memory_bytes: int | None, device: str | None) -> int:
         raise UsageError(f"a budget of {memory_bytes} bytes is not possible; give an amount such as 8GB")
     if there is not None and memory_bytes > there.memory_bytes:
         asked, has = format_bytes(memory_bytes), format_bytes(there.memory_bytes)
-        raise UsageError(f"a {there.name} has {has} for torch, and not {asked}; leave out --memory, or give at most that")
+        raise UsageError(
+            f"a {there.name} has {has} for torch, and not {asked}; leave out --memory, or give at most that"
+        )
     return memory_bytes
 
 

@@ -3,9 +3,9 @@
 A token of each sequence takes every weight that is read once, and the cached keys and values of its own sequence. So
 reading memory limits small batches, and products limit large ones. The time is the larger of the two at the device's
 peaks, and a real program takes longer. An embedding that is not the output's too is looked up, so hardly any of it is
-read. In a mixture of E experts a token is sent to k of them, and of s tokens one expert is missed by a share
-(1 − k/E)^s, with balanced routers. Reading a prompt is limited by products unless it is short, and needs the logits of
-its last token alone. Weights of 8 and 4 bits are read as such, and multiplied in 16 bits. Those of 32 bits are multiplied at the
+read. In a mixture a token is sent to k of E experts. With balanced routers a share (1 − k/E)^s of them is missed by all
+of s tokens, and not read. Reading a prompt is limited by products unless it is short, and needs the logits of its last
+token alone. Weights of 8 and 4 bits are read as such, and multiplied in 16 bits. Those of 32 bits are multiplied at the
 peak of TF32, if the device has it. The cache has 16 bits.
 """
 

@@ -66,9 +66,9 @@ class PlannedMemory:
     gradients: float
     optimizer: float
     activations: float
-    """What is saved for backward, as papers count it; of the logits it has one copy in 32 bits."""
+    """Bytes saved for backward, as papers count them; of the logits they have one copy in 32 bits."""
     loss: float
-    """What the loss holds beyond that at its highest instant."""
+    """Bytes that the loss holds beyond these at its highest instant."""
 
     @property
     def nbytes(self) -> float:

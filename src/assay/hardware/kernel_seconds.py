@@ -6,7 +6,7 @@ everywhere.
 
 Fused attention is the exception. On an H200 it reaches a smaller share of the peak than on an A100, where it was
 published to reach 50 to 73 % (arXiv:2307.08691). So on another device it takes no longer than the operators that it
-replaces would, in code that a compiler has fused: products of scores and of values, and one pass over the scores.
+replaces would. These are products of scores and of values, and one pass over the scores, as compiled code has them.
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,15 @@ from assay.estimator.cost import TrainingCost
 from assay.report.inference import describe_model
 from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
-from assay.report.predictions import batch_words, count_of_tokens, fit_words, hours_words, money_words, span, training_words
+from assay.report.predictions import (
+    batch_words,
+    count_of_tokens,
+    fit_words,
+    hours_words,
+    money_words,
+    span,
+    training_words,
+)
 from assay.units import format_count, format_flops, format_seconds
 
 

@@ -97,10 +97,10 @@ def training_words(found: Training) -> str:
     cost = f" and cost {money_words(found)}" if found.money is not None else ""
     if cost and found.tokens == 1:
         cost = f" and costs {money_words(found)}"
-    return f"{trained(found)} {hours_words(found)}{cost}"
+    return f"{trained_words(found)} {hours_words(found)}{cost}"
 
 
-def trained(found: Training) -> str:
+def trained_words(found: Training) -> str:
     """Return ``"10.0B tokens take"``; of fewer tokens than a step, with the tokens of that, which is trained whole."""
     step = f", fewer than the {found.tokens_per_step:,} of one step," if found.tokens < found.tokens_per_step else ""
     return f"{count_of_tokens(found.tokens)}{step} {'takes' if found.tokens == 1 else 'take'}"

@@ -10,7 +10,15 @@ from assay.hardware.devices import device
 from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.drawing import canvas, marker, series, with_print_colours
 from assay.report.kit.view import Shown
-from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, span, trained, training_words
+from assay.report.predictions import (
+    PREDICTED,
+    batch_words,
+    hours_words,
+    money_words,
+    span,
+    trained_words,
+    training_words,
+)
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -140,7 +148,7 @@ def _stack_answer(found: Advice, training: "Training | None") -> Iterator[tuple[
         yield "fits by", found.checked
     yield "loss", best.numerics.value
     if training is not None:
-        yield "training", f"{trained(training)} {hours_words(training)}"
+        yield "training", f"{trained_words(training)} {hours_words(training)}"
         if training.price is not None:
             yield "money", f"{money_words(training)}, at {training.price:g} for an hour"
 
@@ -307,7 +315,7 @@ def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator
     yield "waiting", f"{waits}, of a step without overlap"
     yield "loss", best.numerics.value
     if training is not None:
-        yield "training", f"{trained(training)} {hours_words(training)}"
+        yield "training", f"{trained_words(training)} {hours_words(training)}"
         yield "hours of one GPU", " to ".join(format_count(one) for one in training.device_hours)
         if training.price is not None:
             yield "money", f"{money_words(training)}, at {training.price:g} for an hour of one GPU"
