@@ -3,6 +3,7 @@
 Texts from outside, such as those of an imported record, are made fit here to be shown.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -80,6 +81,17 @@ def _cut(text: str, most: int) -> str:
 def first_line(error: BaseException) -> str:
     """First line of an error's message, or the error's type if the message is empty."""
     return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def users_place(error: BaseException) -> str:
+    """Return ``" (file.py, line 3)"`` of the user's code that an error came from last; empty if it came from none."""
+    import sysconfig
+    import traceback
+
+    ours = (os.path.dirname(__file__), sysconfig.get_path("stdlib"), "<")
+    every = traceback.extract_tb(error.__traceback__)
+    places = [one for one in every if not one.filename.startswith(ours) and "site-packages" not in one.filename]
+    return f" ({os.path.basename(places[-1].filename)}, line {places[-1].lineno})" if places else ""
 
 
 _NAMED = 3

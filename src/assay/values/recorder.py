@@ -30,6 +30,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.model.loss import host
+from assay.model.own_model import OwnPart
 from assay.parallel.dtensor import is_spread, placed_gradient
 from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
@@ -172,6 +173,11 @@ class StepRecorder:
         def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
             with self._aside():
                 self._noise()
+                for part in (
+                    one for one in step.parts if isinstance(one, OwnPart)
+                ):  # a forward may read and change them
+                    for name, buffer in part.named_buffers():
+                        self._writer.add(Key("training buffer", self._now, name), buffer)
                 for number, (ids, targets) in enumerate(micro_batches):
                     self._writer.add(Key("ids", self._now, str(number)), ids)
                     self._writer.add(Key("targets", self._now, str(number)), targets)
