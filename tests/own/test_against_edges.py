@@ -140,6 +140,7 @@ def test_a_step_that_cannot_be_compared_is_not_proven_and_says_why(make: Callabl
     assert found.unchecked.startswith(says)
 
 
+@pytest.mark.usefixtures("forked")
 def test_nothing_wrong_and_nothing_proven_is_a_verdict_with_an_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
     """
     if source is not None and not isinstance(source, Run | str | Path):
         raise UsageError(
-            f"a configuration is a text, a path or a run, and not {short_text(source)}; a model of your own is named as "
+            f"a configuration is a text, a path or a run, and not {short_text(source)}; name a model of your own as "
             "'file.py:function', because processes of their own import it"
         )
     if isinstance(source, str) and names_a_function(source):

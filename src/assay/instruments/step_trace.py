@@ -40,7 +40,6 @@ from assay.instruments.optimizer import groups, parameter_updates
 from assay.instruments.pipeline_calls import record_stages
 from assay.instruments.step_counters import ScaledLosses
 from assay.model.backward import in_backward
-from assay.model.own_model import OwnPart
 from assay.parallel.dtensor import dimensions, divided_over, local
 from assay.records.trace import (
     CompiledGraph,
@@ -77,7 +76,8 @@ def describe_shard(name: str, parameter: torch.Tensor, *, trained: bool) -> Held
 
 
 def _is_own(step: Step) -> bool:
-    return any(isinstance(part, OwnPart) for part in step.parts)
+    """Return whether the step's model is a user's own, whose loss counts its targets itself."""
+    return step.program.figures.tally is not None
 
 
 def shared_storages(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:

@@ -49,7 +49,7 @@ _DRAWS = 5
 _COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
 """Bounds of a reassociated step of the middle within which float64 is not needed."""
 _SAME_LOSS = 1e-6
-"""Relative difference of two losses of one baseline from which on it keeps state; an accelerator may round otherwise."""
+"""Relative difference of two losses of one baseline from which on it keeps state; accelerators may differ."""
 _STATE = (
     "{} computes another loss when it is called again at the same weights, batch and random state, so there is nothing "
     "to compare its values with; keep in a buffer what a forward changes"
@@ -405,9 +405,8 @@ class Checker:
         check = Check(recorded, self.run, self._expected, self._data, self.device, self._references)
         try:
             found = check.proof()
-            return (
-                found if found.verdict or check.repeats() else ValueProof(unchecked=_STATE.format(self.run.model.own))
-            )
+            has_state = not found.verdict and not check.repeats()
+            return ValueProof(unchecked=_STATE.format(self.run.model.own)) if has_state else found
         except MasksDiffer as error:
             return ValueProof(failures=(str(error),))
         except NoTruth as error:

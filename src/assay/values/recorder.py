@@ -30,7 +30,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.model.loss import host
-from assay.model.own_model import OwnPart
 from assay.parallel.dtensor import is_spread, placed_gradient
 from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
@@ -173,10 +172,8 @@ class StepRecorder:
         def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
             with self._aside():
                 self._noise()
-                for part in (
-                    one for one in step.parts if isinstance(one, OwnPart)
-                ):  # a forward may read and change them
-                    for name, buffer in part.named_buffers():
+                if (own := step.program.stateful.get("buffers")) is not None:  # a forward may change them
+                    for name, buffer in own.state_dict().items():
                         self._writer.add(Key("training buffer", self._now, name), buffer)
                 for number, (ids, targets) in enumerate(micro_batches):
                     self._writer.add(Key("ids", self._now, str(number)), ids)
