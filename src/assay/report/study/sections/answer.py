@@ -21,7 +21,17 @@ from assay.analysis.row import seeds_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.comparison.row_table import size
-from assay.report.comparison.wording import columns, few, figure, in_nats, is_exact, plain, status, two_digits, whole_percent
+from assay.report.comparison.wording import (
+    columns,
+    few,
+    figure,
+    in_nats,
+    is_exact,
+    plain,
+    status,
+    two_digits,
+    whole_percent,
+)
 from assay.report.kit.blocks import Block, arguments, option, stack
 from assay.report.study.headline import ENDINGS, at_loss, capital, count_words, known_amount
 from assay.report.study.sections import Section
