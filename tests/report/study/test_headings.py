@@ -155,7 +155,7 @@ def test_the_best_rate_is_that_of_the_headline() -> None:
         return 1, 1, 2.3 + abs(float(levels["training.learning_rate"]) / 1e-3 - 1)
 
     found = analyse(factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2]}, of, seeds=1))
-    assert heading(found, "learning_rates") == "The best learning rate is 0.001"
+    assert heading(found, "learning_rates") == "The best learning rate is 0.001, on one seed"
 
 
 def test_published_changes_that_agree_are_counted() -> None:
