@@ -33,7 +33,7 @@ _LATEST = 4e9
 
 
 class _Named(NamedTuple):
-    """What a log or a record says of its runs."""
+    """Runs of a study as its log or its record names them."""
 
     runs: tuple[str, ...] = ()
     unnamed: tuple[float, ...] = ()
