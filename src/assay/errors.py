@@ -98,6 +98,11 @@ _NAMED = 3
 """Most words that a hint names."""
 
 
+def count_faults(number: int) -> str:
+    """Return the number of faults that a check of a file has found."""
+    return "1 fault" if number == 1 else f"{number} faults"
+
+
 def among(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or ``"; there are …"`` if none is close."""
     names = list(known)
