@@ -40,9 +40,7 @@ def test_checkpoints_that_stay_behind_are_said_here_and_there(
     assert "checkpoints of 2 runs stay behind" in assay("runs", "export", str(tmp_path / "two.tar.gz")).err
     home = moved(monkeypatch, tmp_path / "other")
     assay("runs", "import", file)
-    came = (
-        f"if it came from another home, `assay runs export FILE {run} --checkpoints` there takes them along; train its"
-    )
+    came = f"`assay runs export FILE {run} --checkpoints` there takes them along; else train its"
     assert came in assay("sample", run).sentence()
     study = home.reports / "study"
     study.mkdir()

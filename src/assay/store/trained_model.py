@@ -243,11 +243,12 @@ class Trained:
         return Exported(complaint, kept, len(adapters) // 2)
 
 
-def _whence(home: Home, folder: RunFolder) -> str:
-    """Return why a run that has finished may have no checkpoint."""
+def _remedy(home: Home, folder: RunFolder) -> str:
+    """Return what to do about a run that has finished and has no checkpoint."""
     if folder.id in studies_by_run(home):
-        return "short runs of a study or a comparison keep none"
-    return f"if it came from another home, `assay runs export FILE {folder.id} --checkpoints` there takes them along"
+        return "short runs of a study or a comparison keep none; train its configuration with `assay train`"
+    there = f"`assay runs export FILE {folder.id} --checkpoints` there takes them along"
+    return f"if it came from another home, {there}; else train its configuration with `assay train`"
 
 
 def find_trained(home: Home, name: str) -> Trained:
@@ -262,7 +263,7 @@ def find_trained(home: Home, name: str) -> Trained:
     if folder.newest_checkpoint() is None:
         result = folder.result()
         if result is not None and result.status is Status.DONE:
-            how = f"{_whence(home, folder)}; train its configuration with `assay train`"
+            how = _remedy(home, folder)
         raise UsageError(f"the run {folder.id} has no checkpoint; {how}")
     # Torch is imported only now, so that a mistyped name is reported at once.
     from assay.training.checkpoints.checkpoint import complete, read_state
