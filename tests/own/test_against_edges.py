@@ -119,7 +119,7 @@ def test_other_statistics_of_a_batch_norm_are_wrong(kind: Any) -> None:
     assert any(one.startswith("the buffer of norm.running_") for one in found.failures), found.failures
 
 
-def test_what_was_in_float64_before_stays_so() -> None:
+def test_a_buffer_in_float64_stays_so() -> None:
     baseline = normed()
     assert compare_steps(normed(), baseline, "reassociated").checked
     dtypes = {name: one.dtype for name, one in baseline.model.named_buffers()}  # type: ignore[attr-defined]
