@@ -178,7 +178,7 @@ def test_marks_for_the_profiler_are_no_operators() -> None:
     assert [each.name for each in found.operators if each.name.startswith("profiler.")] == []
 
 
-def test_what_a_compiled_function_hides_is_listed_as_not_measured() -> None:
+def test_a_compiled_function_has_figures_that_are_listed_as_not_measured() -> None:
     compiled = torch.compile(lambda layer, batch: layer(batch).square().mean(), backend="aot_eager")
     update: list[torch.optim.Optimizer] = []
 
