@@ -182,4 +182,4 @@ def test_a_technique_that_returns_no_program_is_named(monkeypatch: pytest.Monkey
     sgd = resolve(Spec(name="sgd"))
     monkeypatch.setattr(type(sgd), "apply", lambda *given: None)
     with pytest.raises(UsageError, match="apply of sgd returned a NoneType; return the changed program"):
-        apply_each(object(), [sgd], resolve_run(Run()))  # type: ignore[arg-type]
+        apply_each("a program", [sgd], resolve_run(Run()))  # type: ignore[arg-type]
