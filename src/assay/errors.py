@@ -3,6 +3,7 @@
 Texts from outside, such as those of an imported record, are made fit here to be shown.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -82,8 +83,24 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
+def users_place(error: BaseException) -> str:
+    """Return ``" (file.py, line 3)"`` of the user's code that an error came from last; empty if it came from none."""
+    import sysconfig
+    import traceback
+
+    ours = (os.path.dirname(__file__), sysconfig.get_path("stdlib"), "<")
+    every = traceback.extract_tb(error.__traceback__)
+    places = [one for one in every if not one.filename.startswith(ours) and "site-packages" not in one.filename]
+    return f" ({os.path.basename(places[-1].filename)}, line {places[-1].lineno})" if places else ""
+
+
 _NAMED = 3
 """Most words that a hint names."""
+
+
+def count_faults(number: int) -> str:
+    """Return the number of faults that a check of a file has found."""
+    return "1 fault" if number == 1 else f"{number} faults"
 
 
 def among(word: str, known: Iterable[str]) -> str:

@@ -88,6 +88,14 @@ def test_times_of_the_other_rows_stay() -> None:
     assert not honest.outside.too_much
 
 
+def test_a_study_without_times_has_no_caution_on_them() -> None:
+    made = with_between(record(), 0.0, {SPINNER: 1.0, BASELINE: 1.0})
+    assert row_of(analyse(made), SPINNER).flags
+    found = analyse(made.model_copy(update={"protocol": made.protocol.model_copy(update={"blocks": 0})}))
+    assert not any(row.flags for row in (*found.rows, found.baseline))
+    assert not any("times" in said.lower() for said in found.caveats)
+
+
 @pytest.mark.parametrize(("share", "flagged"), [(0.019, False), (0.021, True)])
 def test_the_bound_is_a_share_of_the_turns_of_others(*, share: float, flagged: bool) -> None:
     others = (len(TREATMENTS) + 1) * TURN_SECONDS
@@ -344,6 +352,8 @@ def test_processes_of_as_many_threads_as_the_baselines_one_are_compared_with_a_c
     comparison = analyse(made.model_copy(update={"cells": cells}))
     assert next(row for row in comparison.rows if row.treatment == BF16).effects
     assert "its 2 processes used" in flags_of(comparison, BF16)
+    untimed = made.model_copy(update={"cells": cells, "protocol": made.protocol.model_copy(update={"blocks": 0})})
+    assert "its 2 processes used" not in flags_of(analyse(untimed), BF16), "there are no times"
     alone = analyse(made)
     assert next(row for row in alone.rows if row.treatment == BF16).effects == {}
 

@@ -65,6 +65,12 @@ def test_a_row_that_takes_the_techniques_of_the_control_away_says_so() -> None:
         ("momentum", "0.5", "momentum 0.5"),
         ("shape", "context x2", "context × 2"),
         ("shape", "large", "large"),
+        ("training.learning_rate=0.003", "on", "rate 0.003"),
+        ("training.batch_size=4 training.learning_rate=3e-3", "on", "batch 4 · rate 3e-3"),
+        ("training.batch_size=4 model.norm_position=post", "off", "batch 4 · norm position post off"),
+        ("sgd:momentum=0.9", "on", "sgd momentum 0.9"),
+        ("lion+lora:rank=4,alpha=0.5", "on", "lion + lora rank 4 alpha 0.5"),
+        ("a=b", "large", "large"),
     ],
 )
 def test_a_level_has_the_name_that_one_says(key: str, level: str, name: str) -> None:

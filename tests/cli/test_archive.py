@@ -29,6 +29,25 @@ def test_a_run_is_listed_and_shown_in_another_home_as_it_was(
     assert "0 runs and 0 studies new, 1 run and 0 studies here already" in assay("runs", "import", file).err
 
 
+def test_checkpoints_that_stay_behind_are_said_here_and_there(
+    assay: Assay, fake: Fake, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = assay("train", corpus, *TINY, "--json").value["run"]
+    file, whole = str(tmp_path / "one.tar.gz"), str(tmp_path / "whole.tar.gz")
+    assert "checkpoints of 1 run stay behind; --checkpoints takes them" in assay("runs", "export", file, run).err
+    assert "stay behind" not in assay("runs", "export", whole, run, "--checkpoints").err
+    assay("train", corpus, *TINY, "seed=1")
+    assert "checkpoints of 2 runs stay behind" in assay("runs", "export", str(tmp_path / "two.tar.gz")).err
+    home = moved(monkeypatch, tmp_path / "other")
+    assay("runs", "import", file)
+    came = f"`assay runs export FILE {run} --checkpoints` there takes them along; else train its"
+    assert came in assay("sample", run).sentence()
+    study = home.reports / "study"
+    study.mkdir()
+    (study / "events.jsonl").write_text(f'{{"event": "cell_start", "cell": "a", "run": "{run}", "wave": 0}}\n')
+    assert "short runs of a study or a comparison keep none; train its" in assay("sample", run).sentence()
+
+
 def test_a_study_goes_with_all_its_runs_and_its_page_is_drawn_from_them(
     assay: Assay, fake: Fake, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

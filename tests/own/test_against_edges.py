@@ -119,7 +119,7 @@ def test_other_statistics_of_a_batch_norm_are_wrong(kind: Any) -> None:
     assert any(one.startswith("the buffer of norm.running_") for one in found.failures), found.failures
 
 
-def test_what_was_in_float64_before_stays_so() -> None:
+def test_a_buffer_in_float64_stays_so() -> None:
     baseline = normed()
     assert compare_steps(normed(), baseline, "reassociated").checked
     dtypes = {name: one.dtype for name, one in baseline.model.named_buffers()}  # type: ignore[attr-defined]
@@ -140,6 +140,7 @@ def test_a_step_that_cannot_be_compared_is_not_proven_and_says_why(make: Callabl
     assert found.unchecked.startswith(says)
 
 
+@pytest.mark.usefixtures("forked")
 def test_nothing_wrong_and_nothing_proven_is_a_verdict_with_an_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +178,7 @@ def test_marks_for_the_profiler_are_no_operators() -> None:
     assert [each.name for each in found.operators if each.name.startswith("profiler.")] == []
 
 
-def test_what_a_compiled_function_hides_is_listed_as_not_measured() -> None:
+def test_a_compiled_function_has_figures_that_are_listed_as_not_measured() -> None:
     compiled = torch.compile(lambda layer, batch: layer(batch).square().mean(), backend="aot_eager")
     update: list[torch.optim.Optimizer] = []
 

@@ -31,6 +31,16 @@ def test_all_points_are_fitted_and_the_larger_ones_test_a_law_of_the_smaller() -
     assert found.held_out.mean_error == pytest.approx(errors.mean())
 
 
+def test_points_of_one_budget_are_all_fitted_or_all_held_out() -> None:
+    law, flops = known_law("hoffmann"), np.repeat(10.0 ** np.arange(16, 22), 8)
+    sizes = flops**0.5 * np.tile(np.geomspace(0.05, 0.5, 8), 6)
+    written = flops * (1 + 1e-6 * np.sin(np.arange(48)))
+    points = planned_points(parameters=sizes, tokens=written / 6 / sizes)
+    found = fit_law(replace(points, loss=law.losses(points)), HOFFMANN, draws=20, seed=0).held_out
+    assert found is not None
+    assert (found.fitted, found.count) == (32, 16)
+
+
 def test_a_cut_fits_the_smaller_points_only() -> None:
     found = fit_law(POINTS, HOFFMANN, below=1e20, draws=20, seed=0)
     assert found.fit.points.flops.max() < 1e20

@@ -18,6 +18,7 @@ from assay.scaling.fitting import FitResult, bootstrap, fit, law_of
 from assay.scaling.law_intervals import (
     Extrapolation,
     extrapolation,
+    gap,
     log_likelihood,
     log_likelihood_of,
     of_losses,
@@ -137,6 +138,36 @@ def test_a_law_that_bends_within_its_points_has_wider_intervals_and_covers() -> 
     held_out = with_held_out(law, points, 1e21).held_out
     assert held_out is not None
     assert held_out.covered >= 0.9 > held_out.covered_if_law_is_true
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cut", "moved"),
+    [
+        ([1, 2, 2.001, 2.002, 3], 2.001, 2),
+        ([1, 2, 2.001, 2.002, 3], 2.0015, 2),
+        ([1, 2, 2.001, 2.002, 3], 2, 2),
+        ([1, 2, 2.001, 2.002, 3], 2.5, 2.5),
+        ([1, 2.03, 2.015, 2, 3], 2.03, 2),
+        ([2, 2.001, 2.002, 3], 2.001, 2.001),
+        ([1, 2], 5, 5),
+    ],
+)
+def test_a_cut_moves_to_a_gap_between_budgets(sizes: list[float], cut: float, moved: float) -> None:
+    assert gap(np.array(sizes), cut) == moved
+
+
+def test_origins_do_not_divide_budgets_that_are_written_with_rounding() -> None:
+    exact = np.repeat(1e18 * 10.0 ** np.arange(4), 15)
+    parameters = exact**0.5 * np.tile(np.geomspace(0.03, 0.3, 15), 4)
+    plain, rounded = (
+        Points(parameters, flops / 6 / parameters, EXTRAPOLATION_TRUE.loss(parameters, exact / 6 / parameters))
+        for flops in (exact, exact * (1 + 1e-6 * np.sin(np.arange(60))))
+    )
+    found, other = (extrapolation(fit(one)) for one in (plain, rounded))
+    assert found is not None
+    assert other is not None
+    assert other.origins == found.origins
+    assert other.growth == pytest.approx(found.growth, abs=1e-4)
 
 
 def test_too_few_points_have_no_hold_outs_and_keep_the_bootstrap() -> None:

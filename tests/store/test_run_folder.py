@@ -88,10 +88,13 @@ def test_a_loss_that_is_not_finite_is_null(folder: RunFolder) -> None:
     assert result.train_loss is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": 3}', "\x00"])
-def test_a_file_that_cannot_be_read_says_which(folder: RunFolder, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "faults"),
+    [("", "1 fault"), ("{", "1 fault"), ("[]", "1 fault"), ('{"run": 3}', "4 faults"), ("\x00", "1 fault")],
+)
+def test_a_file_that_cannot_be_read_says_which(folder: RunFolder, content: str, faults: str) -> None:
     folder.result_file.write_text(content)
-    with pytest.raises(UsageError, match=r"result\.json cannot be read"):
+    with pytest.raises(UsageError, match=rf"result\.json cannot be read \({faults}\)"):
         folder.result()
 
 

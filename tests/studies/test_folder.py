@@ -9,7 +9,7 @@ import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
-from assay.studies.folder import StudyFolder, find, folders, new_id
+from assay.studies.folder import StudyFolder, StudyPlan, find, folders, new_id
 from support.comparisons import record
 
 
@@ -44,6 +44,38 @@ def test_a_damaged_record_is_one_sentence(tmp_path: Path) -> None:
     folder = saved(Home(tmp_path))
     folder.record_file.write_text('{"id": 1')
     with pytest.raises(UsageError, match="cannot be read"):
+        folder.record()
+
+
+def test_a_damaged_record_is_written_anew_where_its_plan_and_its_log_are_there(tmp_path: Path) -> None:
+    folder = saved(Home(tmp_path))
+    folder.record_file.write_text('{"id": 1}')
+    removed, anew = r"\(\d+ faults\); remove its folder", f"; `assay study resume {folder.id}` writes it anew"
+    with pytest.raises(UsageError, match=removed):
+        folder.record()
+    made = record()
+    folder.write_plan(
+        StudyPlan(
+            id=folder.id,
+            created="",
+            kind="comparison",
+            title="",
+            base=made.base,
+            seeds=(0,),
+            treatments=(),
+            protocol=made.protocol,
+            waves=((made.cells[0].cell,),),
+        )
+    )
+    with pytest.raises(UsageError, match=removed):  # a record that came without its runs would train all of them
+        folder.record()
+    folder.append({"event": "plan"})
+    with pytest.raises(UsageError, match=anew):
+        folder.record()
+    folder.plan_file.write_text("{")
+    with pytest.raises(UsageError, match=r"\(1 fault\); remove its folder"):
+        folder.plan()
+    with pytest.raises(UsageError, match=removed):
         folder.record()
 
 

@@ -126,6 +126,21 @@ def test_a_name_is_a_study_of_the_library_and_a_path_is_a_file(file: Path) -> No
     assert find_study_file("not-there.yaml") == Path("not-there.yaml")
 
 
+@pytest.mark.parametrize(
+    ("change", "size", "refused"), [("lower", 1, True), ("lower", 0.9, False), ("higher", 5, False)]
+)
+def test_nothing_is_expected_to_get_lower_by_all_of_itself(
+    tmp_path: Path, change: str, size: float, refused: bool
+) -> None:
+    row = f"{{row: 'optimizations=lion', metric: val_loss, change: {change}, size: {size}}}"
+    path = written(tmp_path, FACTORIAL + f"expects: [{row}]")
+    if not refused:
+        assert read_study(path).expects[0].size == size
+        return
+    with pytest.raises(UsageError, match=r"nothing gets lower by 1 times itself; size is a fraction, such as 0\.05"):
+        read_study(path)
+
+
 def test_seeds_may_be_listed(tmp_path: Path) -> None:
     study = read_study(written(tmp_path, FACTORIAL + "seeds: [1, 7, 42]"))
     assert study.seeds == 3
@@ -134,7 +149,13 @@ def test_seeds_may_be_listed(tmp_path: Path) -> None:
     assert {cell.run.seed for cell in cells} == {1, 7, 42}
     plain = read_study(written(tmp_path, FACTORIAL + "seeds: 2"))
     assert {cell.seed for cell in plain.cells(load("demo", ["seed=5"]))} == {5, 6}
-    for seeds, says in (("[1, 1]", "has a seed twice"), ("[-1]", "is no seed"), ("[]", "at least one seed")):
+    none = "is not possible; a study needs at least one seed"
+    for seeds, says in (
+        ("[1, 1]", "has a seed twice"),
+        ("[-1]", "is no seed"),
+        ("[]", f"seeds=0 {none}"),
+        ("-3", f"seeds=-3 {none}"),
+    ):
         with pytest.raises(UsageError, match=says):
             read_study(written(tmp_path, FACTORIAL + f"seeds: {seeds}")).cells(load("demo"))
 

@@ -2,11 +2,13 @@
 
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -320,11 +322,18 @@ def raising(error: Exception) -> tuple[Status, str | None]:
         (MemoryError(), Status.OUT_OF_MEMORY, "out of memory in the phase steady: no memory was left"),
         (StorageError("the disk is full: x"), Status.FAILED, "the disk is full: x"),
         (OSError(28, "No space left on device"), Status.FAILED, "the disk is full: [Errno 28] No space left on device"),
-        (ZeroDivisionError("division by zero"), Status.FAILED, "division by zero"),
     ],
 )
 def test_every_way_to_end_is_a_status_with_a_reason(error: Exception, status: Status, reason: str) -> None:
     assert raising(error) == (status, reason)
+
+
+def test_a_fault_of_the_users_code_has_its_kind_and_its_place_and_one_of_ours_its_words() -> None:
+    status, reason = raising(ZeroDivisionError("division by zero"))
+    assert status is Status.FAILED
+    assert re.fullmatch(r"ZeroDivisionError: division by zero \(test_worker\.py, line \d+\)", str(reason))
+    ours = partial(RunFolder, None)  # type: ignore[arg-type]
+    assert conclude(ours, lambda: "")[1] == "expected str, bytes or os.PathLike object, not NoneType"
 
 
 def test_wrong_values_are_not_resumed() -> None:

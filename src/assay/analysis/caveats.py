@@ -51,7 +51,9 @@ def between_of(record: ComparisonRecord, treatments: Collection[str]) -> Between
 
 
 def ended_claims(record: ComparisonRecord) -> dict[str, list[str]]:
-    """Return the sentences on each row, baselines included, whose times are not compared."""
+    """Return the sentences on each row, baselines included, whose times are not compared; none without times."""
+    if not record.timed:
+        return {}
     usual = between_of(record, CONTROLS)
     found = {}
     for name in dict.fromkeys(one.cell.treatment for one in record.cells):
@@ -209,9 +211,9 @@ def same_environment(cells: Sequence[CellResult], environment: Environment | Non
     return [one for one in cells if not _unlike(one.result, environment)]
 
 
-def environment_flags(result: RunResult, environment: Environment | None) -> list[str]:
-    """Return sentences on a run whose environment is not the baseline's, or that had more threads."""
-    return [*_unlike(result, environment), *_more_threads(result, environment)]
+def environment_flags(record: ComparisonRecord, result: RunResult, environment: Environment | None) -> list[str]:
+    """Return sentences on a run whose environment is not the baseline's, or whose times had more threads."""
+    return [*_unlike(result, environment), *(_more_threads(result, environment) if record.timed else ())]
 
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:

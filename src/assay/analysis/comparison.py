@@ -203,7 +203,7 @@ class _Reading:
         )
 
     def _flags(self, treatment: str, results: Sequence[RunResult]) -> tuple[str, ...]:
-        unlike = (flag for result in results for flag in environment_flags(result, self.environment))
+        unlike = (flag for result in results for flag in environment_flags(self.record, result, self.environment))
         return tuple(dict.fromkeys((*unlike, *self.ended.get(treatment, ()))))
 
     def _has_times(self, *treatments: str) -> bool:

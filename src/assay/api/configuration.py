@@ -32,6 +32,11 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
     own as ``module:function``, which returns the model. A folder with the ``config.json`` of a Hugging Face model is
     that model. Raises `UsageError` with one sentence.
     """
+    if source is not None and not isinstance(source, Run | str | Path):
+        raise UsageError(
+            f"a configuration is a text, a path or a run, and not {short_text(source)}; name a model of your own as "
+            "'file.py:function', because processes of their own import it"
+        )
     if isinstance(source, str) and names_a_function(source):
         return load(own_source(source), overrides, specs_of(optimizations))
     if isinstance(source, str | Path) and os.path.isfile(os.path.join(source, CONFIG)):

@@ -136,8 +136,7 @@ def measure(
     from assay.api.result_types import MeasuredOwnStep
 
     _check(step, against, numerics, blocks, tokens)
-    kind: Kind = numerics or "reassociated"
-    options = {"tokens": tokens, "blocks": blocks}
+    kind, options = numerics or "reassociated", {"tokens": tokens, "blocks": blocks}
     if isinstance(step, str):
         if model is not None or optimizer is not None:
             raise UsageError("a step that is named as module:function brings its own model and optimizer")

@@ -111,9 +111,11 @@ def export_archive(
     their answers and pages show.
 
     Raises `UsageError` if a run or study is still running, or if there is nothing to export, and `StorageError` if the
-    disk refuses. Damaged ones are left out, and `on_note` receives a sentence on each; one that is named is refused.
+    disk refuses. Damaged ones are left out, and `on_note` receives a sentence on each; one that is named is refused. It
+    receives another one if checkpoints stay behind.
     """
     from assay.store.archive import pack
+    from assay.store.run_folder import RunFolder
     from assay.studies.archived import chosen_folders
 
     if without_runs and (names or not studies):
@@ -123,6 +125,11 @@ def export_archive(
     for sentence in damaged:
         on_note(sentence)
     pack(place, folders, Path(path), checkpoints=checkpoints, tables=not without_runs)
+    left = [] if checkpoints else [one for one in folders if RunFolder(one).saved_steps()]
+    if left:
+        on_note(
+            f"checkpoints of {'1 run' if len(left) == 1 else f'{len(left)} runs'} stay behind; --checkpoints takes them"
+        )
     return [folder.relative_to(place.root).as_posix() for folder in folders]
 
 

@@ -75,6 +75,11 @@ def describe_shard(name: str, parameter: torch.Tensor, *, trained: bool) -> Held
     )
 
 
+def _is_own(step: Step) -> bool:
+    """Return whether the step's model is a user's own, whose loss counts its targets itself."""
+    return step.program.figures.tally is not None
+
+
 def shared_storages(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
     """Groups of parameter names that share one storage."""
     names: dict[int, list[str]] = {}
@@ -101,6 +106,8 @@ class StepTracer:
         self._open = ExitStack()
         self._forwards = 0
         self._gradient_bytes: int | None = None
+        self._untrained = set(step.program.weights.frozen)
+        """Names of parameters that are frozen, or that the loss of a user's own model did not use in the step."""
         self._gradients_together_bytes = 0
         self._updates_in_backward = 0
         self._sequences = 0
@@ -169,7 +176,7 @@ class StepTracer:
                 float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)
             ),
             parameters=tuple(
-                describe_shard(name, parameter, trained=name not in self.step.program.weights.frozen)
+                describe_shard(name, parameter, trained=name not in self._untrained)
                 for name, parameter in self.step.named_parameters()
             ),
             shared_parameters=shared_storages(self.step.parts),
@@ -208,8 +215,11 @@ class StepTracer:
         )
 
     def _optimizer(self) -> Optimizer:
+        updates = parameter_updates(self.step, self._recorder.writes)
+        if _is_own(self.step):  # of which some steps may use fewer parameters than others
+            updates = tuple(one.model_copy(update={"steps": None}) for one in updates)
         return Optimizer(
-            updates=parameter_updates(self.step, self._recorder.writes),
+            updates=updates,
             groups=groups(self.step),
             updates_in_backward=self._updates_in_backward,
             learning_rate=self.step.program.schedule(self._index),
@@ -225,6 +235,8 @@ class StepTracer:
 
     def _update(self, step: Step) -> torch.Tensor:
         self._gradient_bytes = self._living_gradient_bytes()
+        if self._gradient_bytes and _is_own(self.step):
+            self._untrained |= {name for name, one in self.step.named_parameters() if one.grad is None}
         self._recorder.updating += 1
         try:
             return self.step.program.update(step)

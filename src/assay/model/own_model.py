@@ -138,6 +138,7 @@ def load_own(run: ResolvedRun) -> Loaded:
             f"{frozen[0].removeprefix('model.')} of {config.own} needs no gradient, and a run trains and checks all "
             "weights; assay measure takes a training step of yours that freezes some"
         )
+    _check_gradients(part, str(config.own))
     every = dict(part.named_parameters(remove_duplicate=False))
     owners = {id(one): name for name, one in part.named_parameters()}
     tied = tuple((name, owners[id(one)]) for name, one in every.items() if owners[id(one)] != name)
@@ -145,6 +146,16 @@ def load_own(run: ResolvedRun) -> Loaded:
     buffers = {name: one.detach() for name, one in part.named_buffers()}
     _empty(part)
     return Loaded(part, weights, buffers, tied)
+
+
+def _check_gradients(part: nn.Module, own: str) -> None:
+    """Raise `UsageError` for parameters whose gradients a run cannot clip or compare: complex and sparse ones."""
+    named = ((name.removeprefix("model."), one.is_complex()) for name, one in part.named_parameters())
+    if found := [name for name, is_complex in named if is_complex]:
+        raise UsageError(f"{found[0]} of {own} is complex; keep its real and imaginary parts as two parameters")
+    modules = ((name.removeprefix("model."), getattr(one, "sparse", False)) for name, one in part.named_modules())
+    if found := [name for name, is_sparse in modules if is_sparse is True]:
+        raise UsageError(f"{found[0]} of {own} has sparse gradients; make it with sparse=False")
 
 
 class Buffers:

@@ -11,6 +11,7 @@ from assay.optimizations.optimization import (
     Unpredicted,
 )
 from assay.optimizations.stack import (
+    apply_each,
     catalogue,
     check,
     check_divided,
@@ -36,6 +37,7 @@ __all__ = [
     "Unavailable",
     "Unplanned",
     "Unpredicted",
+    "apply_each",
     "availability",
     "card",
     "catalogue",

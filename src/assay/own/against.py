@@ -254,7 +254,7 @@ def _of_step(index: int, found: _Values, near: _Values, exact: _Values, close: C
 
 
 def _buffer(index: int, name: str, found: _Values, near: _Values, close: Closeness) -> Judged:
-    """Judge a buffer after a step: what the step adds to it may be as far off as it may be from the order of sums."""
+    """Judge a buffer after a step, by the error of what the step adds to it."""
     here, there = found.buffers_after[name], near.buffers_after[name]
     if here.shape != there.shape or not here.is_floating_point():
         equal = here.shape == there.shape and torch.equal(here, there.to(here))

@@ -57,7 +57,7 @@ def decay_at(training: TrainingConfig, learning_rate: float) -> float:
 
 
 def _of_groups(trace: Trace, weight_decay: float, settings: dict[str, Setting]) -> Iterable[str]:
-    matrices = {one.name for one in trace.trained if len(one.whole_shape) >= 2}
+    matrices = {one.name for one in trace.parameters if len(one.whole_shape) >= 2}
     groups, rate = trace.optimizer.groups, trace.optimizer.learning_rate
     wrong = sum(
         not _same(group.settings.get("weight_decay", 0.0), weight_decay if name in matrices else 0.0)

@@ -26,7 +26,10 @@ def products_in(dtype: str, trace: Trace, run: ResolvedRun) -> tuple[str, bool]:
         observed += f", and {routers} of routers in float32"
     if narrow := sum(one.dtype in _NARROW for one in trace.parameters):
         observed += f", but {narrow} of {len(trace.parameters)} weights are stored in 16 bits"
-    return observed, 0 < low == total and not narrow
+    islands = run.model.own is not None and 0 < low < total
+    if islands:
+        observed += f"; {run.model.own} keeps the others in 32 bits itself"
+    return observed, (0 < low == total or islands) and not narrow
 
 
 def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:

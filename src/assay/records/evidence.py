@@ -5,6 +5,7 @@ from typing import Any
 
 from assay.config.base import Frozen
 from assay.records.base import Record
+from assay.units import format_steps
 
 
 class Evidence(Frozen):
@@ -84,6 +85,19 @@ class ValueProof(Record):
     def checked(self) -> bool:
         """True if values were compared with a reference."""
         return not self.unchecked and not self.broken
+
+    @property
+    def lacks(self) -> str:
+        """The part that was not compared; empty if all was.
+
+        Runs of earlier versions say nothing of their middle: it was not replayed.
+        """
+        if not self.checked:
+            return f"its values were not compared: {self.broken or self.unchecked}"
+        if self.unproven_steps:
+            return f"{format_steps(self.unproven_steps)} of an earlier process were not compared"
+        had_a_middle = self.since is None or self.middle_steps
+        return "steps between its first and last were not checked" if had_a_middle and not self.replayed else ""
 
     def chance_of_missing(self, faulty: int) -> float:
         """Return the largest probability that a fault in `faulty` steps of the middle is in no replayed step.

@@ -7,6 +7,7 @@ no infinity, but readers of Python take both, and a number such as 1e999 is read
 finite is null in a record, or a text where the record's own class says so.
 """
 
+# More than 400 lines: one record, whose fields are a schema that other programs read.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
@@ -36,7 +37,6 @@ from assay.records.prediction import Memory, Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status
 from assay.records.timing import Between, Block, Quartiles
-from assay.units import format_steps
 
 
 class Environment(Record):
@@ -188,22 +188,12 @@ class Proof(_Group):
 
     @property
     def lacks(self) -> str:
-        """What was not proven of a finished run with optimizations; empty if all was, and without optimizations.
-
-        Runs of earlier versions say nothing of their middle: it was not replayed.
-        """
-        values = self.values
+        """The part that was not proven of a finished run; empty if none is, and without optimizations."""
         if not self.evidence:
             return ""
-        if values is None or not values.checked:
-            why = "" if values is None else f": {values.broken or values.unchecked}"
-            return f"its values were not compared{why}"
-        if values.unproven_steps:
-            return f"{format_steps(values.unproven_steps)} of an earlier process were not compared"
-        if self.proven_until == "beginning":
-            return "its end was not traced"
-        had_a_middle = values.since is None or values.middle_steps
-        return "steps between its first and last were not checked" if had_a_middle and not values.replayed else ""
+        if self.values is None:
+            return "its values were not compared"
+        return self.values.lacks or ("its end was not traced" if self.proven_until == "beginning" else "")
 
 
 class Provenance(_Group):
@@ -265,7 +255,7 @@ class RunResult(Record):
 
     @property
     def unproven(self) -> str:
-        """What was not proven of a run that ended as done; empty if all of it was."""
+        """The part that was not proven of a run that ended as done; empty if all of it was."""
         if self.status is not Status.DONE or not self.proof.evidence:
             return ""
         between = Between.of(self.speed.blocks)

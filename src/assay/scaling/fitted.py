@@ -23,6 +23,7 @@ from assay.scaling.law_intervals import (
     Profile,
     extents,
     extrapolation,
+    gap,
     of_losses,
     outside,
     quantiles,
@@ -318,7 +319,7 @@ def _with_test(found: FittedLaw, draws: int, seed: int) -> FittedLaw:
     """Return the law with the test of a fit to the smaller of its points, if these can determine one."""
     points, form = found.fit.points, found.law.form
     sizes = extents(points, form)
-    cut = _cut(sizes)
+    cut = gap(sizes, _cut(sizes))
     small, large = points.where(sizes < cut), points.where(sizes >= cut)
     if len(small) < form.least_points or not _several(small, form):
         return found

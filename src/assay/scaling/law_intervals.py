@@ -212,10 +212,11 @@ class Extrapolation:
 def extrapolation(found: FitResult, least_a_constant: int = _LEAST_A_CONSTANT) -> Extrapolation | None:
     """Measure the growth of a law's errors within its own points; None if no origin has enough points."""
     points, form = found.points, found.law.form
-    logs = points.log(form.extent)
+    logs, sizes = points.log(form.extent), extents(points, form)
     distances, excesses, weights = [], [], []
-    for origin in np.linspace(logs.min(), logs.max(), _ORIGINS + 2)[1:-1]:
-        small, large = points.where(logs < origin), points.where(logs >= origin)
+    for log_origin in np.linspace(logs.min(), logs.max(), _ORIGINS + 2)[1:-1]:
+        origin = gap(sizes, float(np.exp(log_origin)))
+        small, large = points.where(sizes < origin), points.where(sizes >= origin)
         if len(small) < max(least_a_constant * len(form.constants), _LEAST_SHARE * len(points)):
             continue
         nested = fit(small, form, found.delta)
@@ -230,6 +231,19 @@ def extrapolation(found: FitResult, least_a_constant: int = _LEAST_A_CONSTANT) -
     ratios = np.concatenate(excesses) / np.concatenate(distances) ** 2
     growth = np.sqrt(max(0.0, _quantile(ratios, np.concatenate(weights))))
     return Extrapolation(float(growth), _scatter(found), float(extents(points, form).max()), len(distances))
+
+
+_ONE_BUDGET = 1.01
+"""Largest ratio of two extents that may be one budget, written with rounding."""
+
+
+def gap(sizes: Floats, cut: float) -> float:
+    """Return the cut, moved down to a gap where it would divide points of one budget; unmoved if there is no gap."""
+    known = np.sort(sizes)
+    first = int(np.searchsorted(known, cut))
+    while 0 < first < len(known) and known[first] <= _ONE_BUDGET * known[first - 1]:
+        first -= 1
+    return float(known[first]) if 0 < first < np.searchsorted(known, cut) else cut
 
 
 def extents(points: Points, form: Form) -> Floats:

@@ -27,7 +27,7 @@ from pydantic import ConfigDict, ValidationError
 
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError, short_text
+from assay.errors import UsageError, count_faults, short_text
 from assay.files import (
     open_file,
     open_regular,
@@ -314,7 +314,7 @@ def _read_with_doubt(path: Path, kind: type[Record]) -> tuple[Record, str]:
         found = kind.model_validate_json(open_file(content))
         check_possible(found)
     except (OSError, ValueError) as error:
-        reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)
+        reason = count_faults(error.error_count()) if isinstance(error, ValidationError) else str(error)
         reason = error.strerror or reason if isinstance(error, OSError) else reason
         raise UsageError(f"{path} cannot be read ({reason}); remove the run, or repair the file") from error
     return found, seal_doubt(path.name, content)

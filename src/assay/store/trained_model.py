@@ -21,6 +21,7 @@ from assay.cost.rewrites.low_rank import is_adapter
 from assay.errors import UsageError
 from assay.optimizations import model_weights, trained_model
 from assay.records.status import Status
+from assay.store.cells import studies_by_run
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
 
@@ -242,6 +243,14 @@ class Trained:
         return Exported(complaint, kept, len(adapters) // 2)
 
 
+def _remedy(home: Home, folder: RunFolder) -> str:
+    """Return what to do about a run that has finished and has no checkpoint."""
+    if folder.id in studies_by_run(home):
+        return "short runs of a study or a comparison keep none; train its configuration with `assay train`"
+    there = f"`assay runs export FILE {folder.id} --checkpoints` there takes them along"
+    return f"if it came from another home, {there}; else train its configuration with `assay train`"
+
+
 def find_trained(home: Home, name: str) -> Trained:
     """Find the newest undamaged checkpoint of the run that `name` means. Raises `UsageError` if there is none."""
     folder = find(home, name)
@@ -254,7 +263,7 @@ def find_trained(home: Home, name: str) -> Trained:
     if folder.newest_checkpoint() is None:
         result = folder.result()
         if result is not None and result.status is Status.DONE:
-            how = "short runs of a study or a comparison keep none; train its configuration with `assay train`"
+            how = _remedy(home, folder)
         raise UsageError(f"the run {folder.id} has no checkpoint; {how}")
     # Torch is imported only now, so that a mistyped name is reported at once.
     from assay.training.checkpoints.checkpoint import complete, read_state

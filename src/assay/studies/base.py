@@ -18,7 +18,7 @@ from assay.config.loading import load, stack
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.optimizations import resolve_run
-from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
+from assay.records.study import BASELINE, Cell, Expectation, Halving, StartFrom, Stated
 from assay.studies.constant import HeldQuantity
 from assay.studies.design import Treatment, cross_cells, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merge_changes, one_line, override_text, text
@@ -95,6 +95,17 @@ class Study(Stated):
     @classmethod
     def _levels_as_texts(cls, value: Any) -> Any:
         return [_with_texts(one) for one in value] if isinstance(value, list | tuple) else value
+
+    @field_validator("expects")
+    @classmethod
+    def _lower_by_less_than_all(cls, value: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        # Records of earlier versions may have such a size, so it is refused in a file of a study only.
+        for one in value:
+            if one.change == "lower" and one.size >= 1:
+                raise ValueError(
+                    f"nothing gets lower by {one.size:g} times itself; size is a fraction, such as 0.05 for 5 %"
+                )
+        return value
 
     @abstractmethod
     def factors(self) -> tuple[Factor, ...]:
@@ -196,8 +207,10 @@ class Study(Stated):
     def seeds_from(self, first: int) -> tuple[int, ...]:
         """Return the seeds of every row: those that are listed, or as many as there should be from `first` on.
 
-        Raises `UsageError` if one is no seed of a run.
+        Raises `UsageError` if there is none, or if one is no seed of a run.
         """
+        if self.seeds < 1:
+            raise UsageError(f"seeds={self.seeds} is not possible; a study needs at least one seed")
         seeds = tuple(range(first, first + self.seeds)) if self.at_seeds is None else self.at_seeds
         if wrong := [one for one in seeds if not 0 <= one < 2**63]:
             raise UsageError(f"seeds has {wrong[0]}, which is no seed; give numbers from 0 to 2^63 − 1")

@@ -44,11 +44,8 @@ class Treatment(NamedTuple):
 def cross_cells(rows: Sequence[Treatment], seeds: Sequence[int], processes: int) -> tuple[Cell, ...]:
     """Return the cells, seed by seed and process by process: the control twice, then the other rows.
 
-    The control is the first row. Raises `UsageError` for less than one seed or process, and for a seed that is given
-    twice.
+    The control is the first row. Raises `UsageError` for less than one process, and for a seed that is given twice.
     """
-    if not seeds:
-        raise UsageError("seeds=0 is not possible; a study needs at least one seed")
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"seeds={list(seeds)} has a seed twice; give each once")
     if processes < 1:

@@ -11,7 +11,7 @@ Results of cells are in the folders of their runs. So a study whose process was 
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import ConfigDict, ValidationError
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError, short_text
+from assay.errors import UsageError, count_faults, short_text
 from assay.files import open_file, read_file, seal_doubt, seal_file, storage_errors, write_file
 from assay.records.events import LogEvent
 from assay.records.run import check_possible
@@ -107,13 +107,29 @@ class StudyFolder:
 
     def _own(self, path: Path, kind: type[Kind]) -> Kind:
         """Read a record. Raises `UsageError` also for that of another study."""
-        found = _read(path, kind)
+        found = _read(path, kind, lambda: self._remedy(path))
         if found.id != self.id:
             raise UsageError(
                 f"{path} cannot be read (it is that of the study {short_text(found.id)}); "
                 "remove its folder, or name it so"
             )
         return found
+
+    def _remedy(self, path: Path) -> str:
+        """Return what to do about a file that cannot be read. A plan and the log of its runs give a new record."""
+        if path == self.record_file and self.events_file.exists() and self._has_plan:
+            return (
+                f"`assay study resume {self.id}` writes it anew from the runs, and trains only those again that are "
+                "gone, or that another machine or version made"
+            )
+        return "remove its folder, or repair the file"
+
+    @property
+    def _has_plan(self) -> bool:
+        try:
+            return self.plan() is not None
+        except UsageError:
+            return False
 
     def append(self, event: Event) -> None:
         """Append an event to the log. What a resume needs is flushed to the disk at once. Raises `StorageError`."""
@@ -211,13 +227,13 @@ def _titles(folder: StudyFolder) -> tuple[str, str, str]:
     return ("", "", "") if stated is None else (stated.name, stated.name.partition(" (")[0], stated.title)
 
 
-def _read(path: Path, kind: type[Kind]) -> Kind:
+def _read(path: Path, kind: type[Kind], remedy: Callable[[], str]) -> Kind:
     try:
         content = read_file(path)
         found = kind.model_validate_json(open_file(content))
         check_possible(found)
     except (OSError, ValueError) as error:
-        reason: Any = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error
-        raise UsageError(f"{path} cannot be read ({reason}); remove its folder, or repair the file") from error
+        reason: Any = count_faults(error.error_count()) if isinstance(error, ValidationError) else error
+        raise UsageError(f"{path} cannot be read ({reason}); {remedy()}") from error
     doubt = seal_doubt(path.name, content)
     return found.model_copy(update={"unsealed": doubt}) if doubt else found

@@ -172,6 +172,9 @@ class StepRecorder:
         def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
             with self._aside():
                 self._noise()
+                if (own := step.program.stateful.get("buffers")) is not None:  # a forward may change them
+                    for name, buffer in own.state_dict().items():
+                        self._writer.add(Key("training buffer", self._now, name), buffer)
                 for number, (ids, targets) in enumerate(micro_batches):
                     self._writer.add(Key("ids", self._now, str(number)), ids)
                     self._writer.add(Key("targets", self._now, str(number)), targets)

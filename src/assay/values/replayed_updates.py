@@ -54,6 +54,8 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     joined = _joined_updates(steps, states, whole, expected, parts)
     alone = (name for name in trained if name not in joined)
     replayed = [one for name in alone for one in _replayed(recorded, states, steps, name, expected, parts)]
+    if run.model.own is not None:  # its loss need not use all parameters; gradients are held against the baseline's
+        replayed = [_left_alone(one, steps) for one in replayed]
     return [*frozen, *chain(*joined.values()), *replayed, *parts.judged()]
 
 
@@ -211,6 +213,13 @@ def _stayed(step: _Step, name: str) -> Judged:
     return Judged("update", name, step.index, 0.0, 0.0 if stays else math.inf)
 
 
+def _left_alone(one: Judged, steps: Sequence[_Step]) -> Judged:
+    """Return a missing update as right where the weight stays as it is; others are returned as they are."""
+    (step,) = (each for each in steps if each.index == one.step)
+    missing = one.what == "update" and one.name not in step.gradients
+    return _stayed(step, one.name) if missing else one
+
+
 def _replayed(
     recorded: Recorded,
     states: _States,
@@ -230,15 +239,21 @@ def _replayed(
         if rule.rounds_state:
             state = kept(step.index) or state
         weight = step.before[name]
-        rows = recorded.padded_rows.get(name, len(weight))
-        whole, gradient = (nearness.pad_rows(one, rows) for one in (weight, step.gradients[name]))
+        rows = recorded.padded_rows.get(name)
+        given = weight, step.gradients[name]
+        whole, gradient = given if rows is None else (nearness.pad_rows(one, rows) for one in given)
         earlier = dict(state)
-        replayed = rule.update(name, whole, gradient, state, step.rate)[: len(weight)]
+        replayed = _unpadded(rule.update(name, whole, gradient, state, step.rate), weight)
         yield _updated(step, name, replayed, (whole, gradient, earlier), expected, parts)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
             coarse = _is_coarse(rule, weight.dtype, key)
             yield nearness.state(step.index, f"{key} of {name}", moments[key], state[key], rounded=coarse)
+
+
+def _unpadded(updated: Tensor, weight: Tensor) -> Tensor:
+    """Return the rows of a replayed weight that the weight has; a weight of one number has no rows."""
+    return updated if updated.shape == weight.shape else updated[: len(weight)]
 
 
 def _updated(
@@ -260,7 +275,7 @@ def _updated(
     if judged.failed and not rounded:
         whole, gradient, state = given
         shaken = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), state, step.rate)
-        judged = compared(shaken=shaken[: len(weight)])
+        judged = compared(shaken=_unpadded(shaken, weight))
     if expected.updates.kind == "lossy" and judged.error:
         (sums,) = parts.sums_of_each([weight.shape], step.rate, weight, found, replayed)
         parts.add(name, step.index, weight, sums)

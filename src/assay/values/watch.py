@@ -48,6 +48,8 @@ _WEIGHT_ROUNDOFFS, _STEP_ERROR = 4.0, 2e-3
 """Error of an updated element that rounding explains: units of the weight's last place, and a part of its step."""
 _STATE_ERROR = 0.05
 """Relative error of an element of the optimizer's state."""
+_COUNT = "step"
+"""Key of the number of updates in a state, which may have the shape of a parameter of one number."""
 _ODD = 0.25
 """Share of a tensor's elements that may be off: sums that nearly cancel, and the signs that a rule takes of them."""
 
@@ -67,6 +69,8 @@ class _Elements:
     before: Tensor | None = None
     """Values when the optimizer is about to update them; None without a gradient."""
     gradient: Tensor | None = None
+    unused: bool = False
+    """True if the loss of a user's own model did not use the parameter, while the optimizer updates others."""
     state: Entries = field(default_factory=dict)
     after: Tensor | None = None
     state_after: Entries = field(default_factory=dict)
@@ -138,8 +142,9 @@ class UpdateWatch:
         if record.skipped or not record.finite or not elements:
             return
         now = rate(self._run.training, record.step) * self._expected.rate_factor
-        if not any(one.before is not None for one in elements) and now > 0:
-            unmoved = [one for one in elements if one.after is not None and torch.equal(one.after, one.carried)]
+        used = [one for one in elements if not one.unused]
+        if not any(one.before is not None for one in used) and now > 0:
+            unmoved = [one for one in used if one.after is not None and torch.equal(one.after, one.carried)]
             if unmoved and all(self._expected.trains(one.name) for one in unmoved):
                 self._hold(f"step {record.step} made no update of {unmoved[0].name}")
         for one in elements:
@@ -206,8 +211,11 @@ class UpdateWatch:
     def _before_update(self, elements: list[_Elements], optimizer: Any, *_: Any) -> None:
         began = time.perf_counter()
         with self._off_the_clock(), _aside():
-            updated = {id(one) for group in optimizer.param_groups for one in group["params"]}
+            parameters = [one for group in optimizer.param_groups for one in group["params"]]
+            updated = {id(one) for one in parameters}
+            may_be_unused = self._run.model.own is not None and any(one.grad is not None for one in parameters)
             for one in elements:
+                one.unused = may_be_unused and id(one.parameter) in updated and one.parameter.grad is None
                 if id(one.parameter) in updated and one.parameter.grad is not None:
                     one.before = self._weight(one)
                     one.gradient = used_gradient(optimizer, _sampled(one, one.parameter.grad))
@@ -236,7 +244,7 @@ class UpdateWatch:
         entries = self._step.optimizer.state.get(one.parameter, {})
         return {
             key: _sampled(one, value)
-            if isinstance(value, Tensor) and value.shape == one.parameter.shape
+            if key != _COUNT and isinstance(value, Tensor) and value.shape == one.parameter.shape
             else torch.as_tensor(value).detach().clone()
             for key, value in entries.items()
             if isinstance(value, Tensor | int | float)

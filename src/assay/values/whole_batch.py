@@ -36,9 +36,10 @@ def whole_batch_failures(recorded: Recorded, run: ResolvedRun, base: Reference, 
     if run.model.own is None or len(cut) == 1:
         return []
     weights, noise = recorded.tensors("weight", step), recorded.noise(step)
+    buffers = recorded.tensors("training buffer", step)
     for dropout in (True, False):
         found = [
-            reference.at(weights, batches, noise, dropout=dropout, batch_statistics=True)
+            reference.at(weights, batches, noise, dropout=dropout, batch_statistics=True, buffers=buffers)
             for reference, batches in ((base, whole), (truth, whole), (truth, cut))
         ]
         if not _drew(noise.states, truth.device):

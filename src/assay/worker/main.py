@@ -22,7 +22,7 @@ from contextlib import suppress
 
 import psutil
 
-from assay.errors import StorageError, UsageError, first_line
+from assay.errors import StorageError, UsageError, first_line, users_place
 from assay.files import is_full
 from assay.optimizations import Unavailable
 from assay.records.run import RunResult
@@ -145,7 +145,9 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
             traceback.clear_frames(error.__traceback__)  # their frames hold memory, which reporting the error needs
             return Status.OUT_OF_MEMORY, f"out of memory {where()}: {what_was_refused(error)}"
         traceback.print_exc()
-        return Status.FAILED, _disk(error)
+        said, place = _disk(error), users_place(error)  # an extension's, or that of a model of the user's own
+        ours = not place or said != first_line(error)
+        return Status.FAILED, said if ours else f"{type(error).__name__}: {said}{place}"
     return Status.DONE, None
 
 

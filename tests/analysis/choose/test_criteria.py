@@ -20,7 +20,8 @@ from assay.analysis.comparison import analyse
 from assay.analysis.effects import loss
 from assay.analysis.intervals import Design
 from assay.analysis.metrics import metrics
-from support.comparisons import TREATMENTS, record
+from assay.analysis.metrics.standard import VAL_LOSS
+from support.comparisons import FACTORS, TREATMENTS, record
 from support.swept import factorial_record
 
 
@@ -45,6 +46,26 @@ def test_a_row_has_the_change_and_interval_that_its_table_prints() -> None:
     assert change.fraction == pytest.approx(effect.change)
     assert change.interval == pytest.approx(effect.interval)
     assert log_change(comparison.baseline, metric) == LogChange(0.0, 0.0)
+
+
+def test_a_loss_keeps_its_own_interval_which_is_not_even_on_the_log_scale() -> None:
+    factors = {**FACTORS, "sdpa_attention": (0.72, 0.88, 0.6, 0.3)}
+    comparison, metric = analyse(record(seeds=3, factors=factors, treatments=TREATMENTS[:1])), VAL_LOSS
+    effect = comparison.rows[0].effects[metric.name]
+    change = log_change(comparison.rows[0], metric)
+    assert change is not None
+    assert effect.interval is not None
+    assert change.interval == pytest.approx(effect.interval)
+    assert change.half == pytest.approx(max(abs(log(1 + end) - change.log) for end in effect.interval))
+    assert change.since(LogChange(0.0, 0.0)).interval == change.interval, "the control has changed by nothing"
+    assert change.shifted(0.1).ends == pytest.approx([log(1 + end) + 0.1 for end in effect.interval])
+    assert change.since(LogChange(0.1, 0.1)).ends is None
+
+
+@pytest.mark.parametrize(("ends", "sign"), [((-0.3, -0.01), -1), ((-0.3, 0.01), 0), ((0.01, 0.3), 1)])
+def test_a_change_is_told_from_zero_by_its_own_interval(ends: tuple[float, float], sign: int) -> None:
+    middle = sum(ends) / 3
+    assert LogChange(middle, max(abs(end - middle) for end in ends), ends).sign == sign
 
 
 def test_an_exact_metric_has_no_width() -> None:

@@ -23,9 +23,20 @@ def on(processor: str, step: float, **options: Any) -> Comparison:
     def of(levels: Mapping[str, str]) -> Figures:
         return (0.8, step, 0.97) if levels["optimizations"] == "lion" else (1, 1, 1)
 
-    made = study(options.pop("rows", ROWS), of, between=0.004, apart=0.001, **options)
+    options = {"between": 0.004, "apart": 0.001, **options}
+    made = study(options.pop("rows", ROWS), of, **options)
     cells = tuple(_moved(one, processor) for one in made.cells)
     return analyse(made.model_copy(update={"id": f"of-{processor}", "cells": cells}))
+
+
+def test_each_column_has_the_interval_of_its_own_study() -> None:
+    studies = [on("Zen", 0.8, apart=0.2), on("Lake", 0.9, apart=0.2)]
+    written = machines_values(machines(studies))
+    (told,) = [one for one in written["rows"] if one["metric"] == "val_loss" and "lion" in one["row"]]
+    for change, each in zip(told["changes"], studies, strict=True):
+        effect = next(row for row in each.rows if "lion" in row.treatment).effects["val_loss"]
+        assert effect.interval is not None
+        assert change["interval"] == pytest.approx(effect.interval)
 
 
 def _moved(one: CellResult, processor: str) -> CellResult:

@@ -185,6 +185,36 @@ def test_excluded_rows_leave_out_the_effects_that_need_them() -> None:
     assert by_name[("a", "2"), ("b", "3")].points.value == pytest.approx(2.0, abs=1e-6)
 
 
+def failed(record: ComparisonRecord, level: str) -> ComparisonRecord:
+    """The record in which every run with a level failed."""
+    cells = tuple(
+        one.model_copy(update={"result": one.result.model_copy(update={"status": Status.FAILED})})
+        if level in one.cell.levels.values()
+        else one
+        for one in record.cells
+    )
+    return record.model_copy(update={"cells": cells})
+
+
+def test_a_level_of_which_every_run_failed_is_unknown_and_in_no_average() -> None:
+    rows = factorial({"a": ("1", "2", "5"), "b": ("3", "4")})
+    made = study(rows, lambda levels: (float(levels["a"]) + float(levels["b"]), 1.0, 1.0))
+    whole = factor_effects(analyse(made))[0]
+    assert whole.absent == ()
+    peak = factor_effects(analyse(failed(made, "5")))[0]
+    assert {one.changes for one in peak.effects} == {(("a", "2"),), (("b", "4"),), (("a", "2"), ("b", "4"))}
+    assert peak.unknown == ((("a", "5"),), (("a", "5"), ("b", "4")))
+    assert peak.absent == (("a", "5"),)
+    assert {one.changes for one in whole.effects} == {one.changes for one in peak.effects} | set(peak.unknown)
+
+
+def test_a_factor_with_one_level_left_leaves_no_average_and_says_which_effects_are_unknown() -> None:
+    made = study(factorial({"a": ("1", "2"), "b": ("3", "4")}), lambda levels: (float(levels["b"]), 1.0, 1.0))
+    peak = factor_effects(analyse(failed(made, "2")))[0]
+    assert peak.effects == ()
+    assert peak.unknown == ((("a", "2"),), (("b", "4"),), (("a", "2"), ("b", "4")))
+
+
 @pytest.mark.parametrize("kind", ["one_at_a_time", "ladder", "one factor"])
 def test_designs_that_do_not_determine_effects_have_none(kind: str) -> None:
     three = dict.fromkeys(("x", "y", "z"), ("off", "on"))

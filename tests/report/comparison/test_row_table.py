@@ -13,6 +13,7 @@ from assay.optimizations import resolve_run
 from assay.records.evidence import Evidence
 from assay.records.prediction import Memory, PeakBlock, Predicted
 from assay.records.status import Status
+from assay.records.study import ComparisonRecord
 from assay.report.comparison.row_table import footnotes, list_rows, print_comparison, seeds, wide
 from assay.report.comparison.wording import columns
 from support.comparisons import LABELS, TREATMENTS, record
@@ -236,6 +237,23 @@ def test_blocks_that_were_not_predicted_are_named_by_row() -> None:
     )
     assert said in found
     assert not any("Against its prediction" in one for one in footnotes(analyse(record())))
+
+
+def untimed(made: ComparisonRecord) -> ComparisonRecord:
+    return made.model_copy(update={"protocol": made.protocol.model_copy(update={"blocks": 0})})
+
+
+def test_the_second_baseline_is_said_to_be_compared_with_the_first_alone() -> None:
+    said = "is compared with the first run alone. Brackets "
+    assert f" Its times are means of both, and baseline (again) {said}" in footnotes(analyse(record()))[0]
+    assert f" Baseline (again) {said}" in footnotes(analyse(untimed(record())))[0]
+
+
+def test_predictions_under_load_are_said_only_where_times_are_predicted() -> None:
+    for seconds, said in ((0.1, True), (None, False)):
+        loaded = {"predicted": Predicted(step_seconds=seconds, under_load=True)}
+        found = footnotes(analyse(record(changes={TREATMENTS[0]: loaded})))
+        assert any("Other programs worked while steps were timed" in one for one in found) is said
 
 
 def test_a_column_that_a_system_does_not_tell_is_named_with_the_reason() -> None:

@@ -1,12 +1,13 @@
 """Headings of a page that are findings."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.published import PublishedStudy
-from assay.records.study import Expectation
+from assay.records.study import Expectation, Protocol
 from assay.report.study.view import StudyView, all_sections, finding
 from support.comparisons import FACTORS, LABELS, TREATMENTS, record
 from support.factorials import compared, factorial
@@ -113,12 +114,48 @@ def test_changes_that_add_up_are_said_to() -> None:
     assert heading(found, "additivity") == "Changes add up, as far as this study can tell"
 
 
+def deviating(blocks: int = 5, seeds: int = 3, **whole: float) -> str:
+    """The finding on a study in which both changes together raise the loss, or another figure, beyond their sum."""
+    names = ("memory", "time", "loss")
+
+    def of(levels: Mapping[str, str]) -> tuple[float, float, float]:
+        both = levels["model.n_layer"] == "4" and levels["optimizations"] == "lion"
+        memory, time, loss = (whole.get(name, 1.0) if both else 1.0 for name in names)
+        return memory, time, loss
+
+    rows = factorial({"model.n_layer": ("2", "4"), "optimizations": ("none", "lion")})
+    protocol = Protocol(blocks=blocks, processes=1, resident=7, available_bytes=1)
+    return heading(compared(rows, of, seeds=seeds, apart=1e-3, between=1e-4, protocol=protocol), "additivity")
+
+
+@pytest.mark.parametrize(
+    ("whole", "what"),
+    [
+        ({"loss": 1.07}, "the loss by +7 %"),
+        ({"loss": 1.07, "time": 1.2}, "time by +20 %"),
+        ({"loss": 1.07, "time": 1.2, "memory": 1.1}, "memory by +10 %"),
+        ({"loss": 1.07, "memory": 1.1, "blocks": 0}, "the loss by +7 %"),
+    ],
+)
+def test_a_deviation_of_the_loss_is_said_as_well(whole: Mapping[str, Any], what: str) -> None:
+    said = deviating(**whole)
+    assert said.endswith(f"s do not add up: 4 layers · lion changes {what}, where its parts sum to 0 %")
+
+
+def test_changes_add_up_only_where_no_deviation_says_otherwise() -> None:
+    clear = "Changes add up, as far as this study can tell"
+    assert deviating() == clear
+    assert deviating(loss=1.008) == TITLE, "it can be told from zero, and is too small for a word"
+    assert deviating(loss=1.07, seeds=1) == TITLE, "without an interval nothing can be told"
+    assert deviating(time=1.3, seeds=1) == TITLE
+
+
 def test_the_best_rate_is_that_of_the_headline() -> None:
     def of(levels: Mapping[str, str]) -> Figures:
         return 1, 1, 2.3 + abs(float(levels["training.learning_rate"]) / 1e-3 - 1)
 
     found = analyse(factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2]}, of, seeds=1))
-    assert heading(found, "learning_rates") == "The best learning rate is 0.001"
+    assert heading(found, "learning_rates") == "The best learning rate is 0.001, on one seed"
 
 
 def test_published_changes_that_agree_are_counted() -> None:

@@ -106,6 +106,72 @@ def rates(best: Mapping[str, float]) -> ComparisonRecord:
     return factorial_record(vary, of)
 
 
+RATES = [1e-3, 3e-4, 3e-3]
+WIDTHS = {"model.n_embd": [32, 64]}
+
+
+def swept(
+    of: Mapping[float, float | None], vary: Mapping[str, Any] | None = None, seeds: int = 3, **other: float | None
+) -> str:
+    """The headline of a study of rates with a loss for each; `other` has those at a further level."""
+
+    def figures(levels: Mapping[str, str]) -> Figures:
+        rate = float(levels["training.learning_rate"])
+        at = next((name for name in other if name.removeprefix("at_") in levels.values()), None)
+        return 1, 1, other[at] if at and rate == max(of) else of[rate]
+
+    return headline(
+        factorial_record({"training.learning_rate": [*of], **(vary or {})}, figures, seeds=seeds, noise=0.0)
+    )
+
+
+def test_rates_that_are_as_good_and_few_seeds_are_said() -> None:
+    flat = {1e-3: 2.3, 3e-4: 2.305, 3e-3: 2.4}
+    best = "The best learning rate is 0.001; rates from 0.0003 to 0.001 are as good"
+    assert swept(flat) == f"{best}."
+    assert swept(flat, seeds=2) == f"{best}, on two seeds."
+    assert swept({1e-3: 2.3, 3e-4: 2.4, 3e-3: 2.4}, seeds=1) == "The best learning rate is 0.001, on one seed."
+    edge = "The best learning rate is 0.003, the highest that was tested; rates from 0.001 to 0.003 are as good"
+    assert swept({1e-3: 2.305, 3e-4: 2.4, 3e-3: 2.3}, seeds=1) == f"{edge}, on one seed."
+
+
+@pytest.mark.parametrize("vary", [{"training.batch_size": [8, 16]}, WIDTHS])
+def test_a_best_rate_that_moves_within_the_margin_does_not_move(vary: Mapping[str, Any]) -> None:
+    level = str(next(iter(vary.values()))[1])
+    apart = {3e-4: 2.4, 1e-3: 2.3, 3e-3: 2.5}
+    assert swept(apart, vary, **{f"at_{level}": 2.295}) == (
+        "A learning rate of 0.001 is as good as the best everywhere."
+    )
+    near = {3e-4: 2.305, 1e-3: 2.3, 3e-3: 2.308}
+    assert swept(near, vary, **{f"at_{level}": 2.298}) == (
+        "Learning rates from 0.0003 to 0.003 are as good as the best everywhere."
+    )
+
+
+def test_a_third_factor_keeps_the_warning_that_the_best_rate_is_the_last_tested() -> None:
+    rising = {1e-3: 2.4, 3e-4: 2.5, 3e-3: 2.3}
+    edge = "the highest that was tested"
+    assert swept(rising, WIDTHS) == f"The best learning rate is 0.003 in both cases, {edge}."
+    vary = {"optimizations": ["none", "lion"], **WIDTHS}
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        best = 3e-3 if levels["optimizations"] == "lion" or levels["model.n_embd"] == "64" else 1e-3
+        return 1, 1, 2.3 + 0.1 * abs(float(levels["training.learning_rate"]) / best - 1)
+
+    rates = {"training.learning_rate": [*RATES, 1e-4]}
+    said = headline(factorial_record({**vary, **rates}, of))
+    assert said == f"The best learning rate is 0.003 throughout with lion, {edge}, and moves with none."
+
+
+def test_a_batch_at_which_every_rate_diverged_is_none_of_those_with_a_best_rate() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        rate, lost = float(levels["training.learning_rate"]), levels["training.batch_size"] == "32"
+        return 1, 1, None if lost else 2.3 + abs(rate - 1e-3) * 100
+
+    vary = {"training.learning_rate": RATES, "training.batch_size": [8, 16, 32]}
+    assert headline(factorial_record(vary, of)) == "The best learning rate is 0.001 at batch 8 and 16."
+
+
 @pytest.mark.parametrize(
     ("best", "said"),
     [

@@ -94,6 +94,26 @@ def test_a_branch_is_predicted_without_the_steps_of_its_trunk(home: Home) -> Non
     assert branched == whole - 2.0 * cell.branch.step
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_cells_without_times_have_no_predicted_time_and_no_load(
+    home: Home, monkeypatch: pytest.MonkeyPatch, timed: bool
+) -> None:
+    said = Predicted(
+        step_seconds=0.1,
+        step_seconds_margin=0.2,
+        under_load=True,
+        roofline_factor=2.0,
+        roofline_seconds=0.1,
+        allocations=7,
+    )
+    known = replace(make_ready(home), predicted=said)
+    monkeypatch.setattr(ready, "ready", lambda *_: known)
+    monkeypatch.setattr(ready, "measured_machine", lambda *_, **__: None)
+    cell = CELLS[0].model_copy(update={"run": known.run})
+    (found,) = ready.ready_cells([cell], detect(), home, silent, timed=timed)[1].values()
+    assert found.predicted == (said if timed else Predicted(allocations=7))
+
+
 def begun(home: Home, cell: Cell, keeps: int) -> str:
     """The run of a cell, with a checkpoint."""
     folder = RunFolder(home.runs / new_id("0" * 12))

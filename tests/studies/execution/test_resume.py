@@ -97,6 +97,17 @@ def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
     assert folder.record() == record
 
 
+def test_a_damaged_record_is_written_anew_and_no_run_is_trained_again(home: Home) -> None:
+    made = run(home, lambda news: None)
+    folder = find(home, "last")
+    folder.record_file.write_text("{")
+    with pytest.raises(UsageError, match=f"`assay study resume {folder.id}` writes it anew from the runs"):
+        folder.record()
+    heard: list[News] = []
+    assert resume(home, heard) == made == folder.record()
+    assert not [one for one in heard if isinstance(one, Started)]
+
+
 def test_rows_run_in_the_order_of_the_plan_that_is_shuffled_now_and_was_not_before(home: Home) -> None:
     cells = design(BASE, ["sdpa_attention", "bf16_mixed"], seeds=3)
     with pytest.raises(Killed):

@@ -40,11 +40,15 @@ class LogChange(NamedTuple):
 
     log: float
     half: float | None
-    """None if there is no interval; 0 if the metric repeats exactly."""
+    """None if there is no interval; 0 if the metric repeats exactly. A measured change's farther end gives it."""
+    ends: tuple[float, float] | None = None
+    """Ends of a measured change's own interval, which need not lie evenly about it; None for one of two changes."""
 
     @property
     def sign(self) -> int:
         """Sign of the change: −1 or 1 if it can be told from zero, else 0."""
+        if self.ends is not None:
+            return (self.ends[0] > 0) - (self.ends[1] < 0)
         if self.half is None or abs(self.log) <= self.half:
             return 0
         return 1 if self.log > 0 else -1
@@ -59,10 +63,18 @@ class LogChange(NamedTuple):
         """Interval of the fraction; None if there is none, or if the metric repeats exactly."""
         if not self.half:
             return None
-        return expm1(self.log - self.half), expm1(self.log + self.half)
+        low, high = self.ends or (self.log - self.half, self.log + self.half)
+        return expm1(low), expm1(high)
+
+    def shifted(self, by: float) -> "LogChange":
+        """Return the change with a known amount more, on the log scale."""
+        ends = None if self.ends is None else (self.ends[0] + by, self.ends[1] + by)
+        return self._replace(log=self.log + by, ends=ends)
 
     def since(self, other: "LogChange") -> "LogChange":
         """Return the change from another row to this one."""
+        if other == LogChange(0.0, 0.0):  # the control
+            return self
         half = None if self.half is None or other.half is None else hypot(self.half, other.half)
         return LogChange(self.log - other.log, half)
 
@@ -76,14 +88,14 @@ def log_change(row: Row, metric: Metric) -> LogChange | None:
 
 
 def _logarithmic(effect: Effect, *, exact: bool) -> LogChange:
-    """Return an effect on the log scale, as wide as the farther end of its interval."""
+    """Return an effect on the log scale with its own interval, and as wide as the farther end of that."""
     middle = log1p(effect.change)
     if effect.equal:
         return LogChange(middle, 0.0)
     if effect.interval is None:
         return LogChange(middle, 0.0 if exact else None)
-    ends = [log1p(end) if end > -1 else -inf for end in effect.interval]
-    return LogChange(middle, max(abs(end - middle) for end in ends))
+    low, high = (log1p(end) if end > -1 else -inf for end in effect.interval)
+    return LogChange(middle, max(abs(low - middle), abs(high - middle)), (low, high))
 
 
 class LossVerdict(StrEnum):
@@ -211,7 +223,7 @@ def time_change(comparison: Comparison, row: Row) -> LogChange | None:
     before, after = steps_of(comparison, comparison.baseline), steps_of(comparison, row)
     if change is None or not before or not after:
         return None
-    return change._replace(log=change.log + log(after / before))
+    return change.shifted(log(after / before))
 
 
 def same_steps(comparison: Comparison) -> bool:

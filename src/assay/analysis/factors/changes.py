@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 from assay.analysis.caveats import comparable_times, ended_claims, same_environment
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import CONTROLS, LEAST_SEEDS, LOSS_STEP, designs, observations, rounds, typical
-from assay.analysis.factors.layout import Change, FactorLayout, layout
+from assay.analysis.factors.layout import Change, FactorLayout, planned_layout
 from assay.analysis.intervals import LEAST_DEGREES, Differences, Floats, critical_values
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.row import usable
@@ -338,25 +338,47 @@ class MetricEffects(Frozen):
     effects: tuple[FactorEffect, ...]
     unknown: tuple[tuple[Change, ...], ...]
     """Effects that the measured rows do not determine."""
+    absent: tuple[Change, ...] = ()
+    """Levels of which no row has the figure, so that no average includes them."""
     bounded: bool
     """True if there are processes or seeds enough for intervals."""
 
 
 def factor_effects(comparison: Comparison) -> tuple[MetricEffects, ...]:
-    """Return the effects on every metric, for studies whose rows determine them; the simplest effects are first."""
-    design, found = layout(comparison.record), []
-    for metric in compared_metrics(comparison):
-        changes = row_changes(comparison, metric)
-        solved = None if changes is None else model(design, changes.rows, changes.covariance)
-        if changes is None or solved is None:
-            continue
-        ratio, points = (estimates(changes, solved.weights, scale, len(solved.terms)) for scale in Scale)
-        effects = (
+    """Return the effects on every metric, for studies whose design determines them; the simplest effects are first."""
+    design = planned_layout(comparison.record)
+    rows = [name for name in design.rows if name != BASELINE]
+    whole = model(design, rows, np.eye(len(rows))) if rows else None
+    changes = ((one.name, row_changes(comparison, one)) for one in compared_metrics(comparison))
+    found = (_effects_on(metric, design, known, whole) for metric, known in changes if known is not None)
+    return tuple(one for one in found if one is not None)
+
+
+def _effects_on(metric: str, design: FactorLayout, changes: RowChanges, whole: Model | None) -> MetricEffects | None:
+    """Return the effects on one metric; None if neither its rows nor all rows of the design determine any."""
+    solved = model(design, changes.rows, changes.covariance)
+    if solved is None and whole is None:
+        return None
+    effects: tuple[FactorEffect, ...] = ()
+    if solved is not None:
+        scales = [estimates(changes, solved.weights, scale, len(solved.terms)) for scale in Scale]
+        effects = tuple(
             FactorEffect(changes=term.changes, aliases=term.aliases, ratio=one, points=other)
-            for term, one, other in zip(solved.terms, ratio, points, strict=True)
+            for term, one, other in zip(solved.terms, *scales, strict=True)
         )
-        unknown = tuple(term.changes for term in solved.unknown)
-        found.append(
-            MetricEffects(metric=metric.name, effects=tuple(effects), unknown=unknown, bounded=changes.bounded)
-        )
-    return tuple(found)
+    asked = [term.changes for each in (whole, solved) if each for term in (*each.terms, *each.unknown)]
+    known = {one for effect in effects for one in (effect.changes, *effect.aliases)}
+    return MetricEffects(
+        metric=metric,
+        effects=effects,
+        unknown=tuple(one for one in sorted(dict.fromkeys(asked), key=len) if one not in known),
+        absent=_absent(design, changes.rows),
+        bounded=changes.bounded,
+    )
+
+
+def _absent(design: FactorLayout, rows: Sequence[str]) -> tuple[Change, ...]:
+    """Return the levels that none of these rows has, and the control neither."""
+    seen = {(factor.key, design.rows[row][at]) for at, factor in enumerate(design.factors) for row in (BASELINE, *rows)}
+    every = ((factor.key, level) for factor in design.factors for level in factor.levels)
+    return tuple(one for one in every if one not in seen)

@@ -94,6 +94,8 @@ def _layout(treatments: Sequence[str], known: Mapping[str, Mapping[str, str]]) -
 def level_name(key: str, level: str) -> str:
     """Return a level as one says it: ``"batch 24"``, ``"without warm-up"``, ``"context × 2"``, ``"sgd"``."""
     said = _TIMES.sub(r"× \1", level)
+    if "=" in key and level in ("on", "off"):
+        return _rung_name(key) if level == "on" else f"{_rung_name(key)} off"
     if key == OPTIMIZATIONS or is_placebo(level):
         return said
     if key in _SETTINGS:
@@ -104,6 +106,13 @@ def level_name(key: str, level: str) -> str:
     if level in ("with", "without"):
         return f"{level} {last}"
     return f"{last} {said}" if "." in key or level in _SWITCHES or is_number(level) else said
+
+
+def _rung_name(rung: str) -> str:
+    """Return the name of a rung of a ladder, whose key is its overrides, or a stack with fields after a colon."""
+    if "=" in rung.split(":", 1)[0]:
+        return JOINT.join(level_name(*word.split("=", 1)) for word in rung.split())
+    return _PLUS.join(" ".join((one.name, *_fields_said(one, one.fields))) for one in _specs(rung)) or rung
 
 
 def effect_name(changes: Iterable[Change]) -> str:
@@ -203,8 +212,12 @@ def _stack(level: str, fields: Mapping[str, Sequence[str]]) -> str:
 def _technique(one: Spec, fields: Mapping[str, Sequence[str]]) -> str:
     unlike = [name for name in fields[one.name] if name in one.fields]
     alone = len(fields[one.name]) == 1
-    shown = [f"{one.fields[name]}" if alone else f"{name.replace('_', ' ')} {one.fields[name]}" for name in unlike]
+    shown = [f"{one.fields[name]}" for name in unlike] if alone else _fields_said(one, unlike)
     return " ".join((_ACRONYMS.get(one.name, one.name), *shown))
+
+
+def _fields_said(one: Spec, names: Iterable[str]) -> list[str]:
+    return [f"{name.replace('_', ' ')} {one.fields[name]}" for name in names]
 
 
 def _fields(layout: FactorLayout) -> dict[str, list[str]]:

@@ -87,9 +87,11 @@ def method_of(comparison: Comparison) -> str:
     """Return the sentence on what changes are relative to, and what brackets are."""
     record = comparison.record
     each = f", each timed {record.protocol.blocks} times, in turns" if record.timed else ""
+    means = "Its times are means of both, and baseline (again)" if record.timed else "Baseline (again)"
     return (
-        f"Changes are relative to both runs of the baseline ({size(comparison)}{each}). Brackets are "
-        "intervals in percent over runs; all intervals of a column hold together in 95 % of comparisons."
+        f"Changes are relative to both runs of the baseline ({size(comparison)}{each}). {means} is compared with the "
+        "first run alone. Brackets are intervals in percent over runs; all intervals of a column hold together in "
+        "95 % of comparisons."
     )
 
 
@@ -176,7 +178,8 @@ def _differing_blocks(comparison: Comparison) -> str:
 
 def _predicted_under_load(comparison: Comparison) -> str:
     found = [one.result.predicted for one in comparison.record.cells]
-    if not any(one is not None and one.under_load for one in found):
+    # Older records of studies without times have the load, and no time that it could have widened.
+    if not any(one is not None and one.under_load and one.step_seconds for one in found):
         return ""
     return "Other programs worked while steps were timed for the predictions, so these have wider margins."
 

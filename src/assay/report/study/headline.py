@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.choose.answer import Candidate, RowTarget, StudyAnswer, answers, search_outcome
 from assay.analysis.choose.criteria import LogChange, LossVerdict
-from assay.analysis.choose.series import RateSeries, rate_sweep
+from assay.analysis.choose.series import RateSeries, learning_rates, rate_sweep
 from assay.analysis.claims import placebos
+from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.factors.layout import JOINT, control_name, effect_name, layout, level_name
 from assay.records.status import Status
 from assay.records.study import BASELINE
@@ -143,9 +144,8 @@ def _targeted(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[st
         if one.target is not None and one.first is not None:
             row = one.first.row
             name = "the baseline" if row.treatment == BASELINE else row.label
-            seeds = "" if len(study.comparison.record.seeds) > 1 else ", on one seed"
             aim = f"a {one.target.basis} of {one.target.target:g}"
-            yield f"{where}{name} reaches {aim} first{_when(one.first)}{seeds}"
+            yield f"{where}{name} reaches {aim} first{_when(one.first)}{_on_few(len(study.comparison.record.seeds))}"
         elif one.target is not None:
             yield f"{where}nothing reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
 
@@ -198,42 +198,83 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
 
 def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     """Say the best learning rate, by the batches at which it is, or where it holds beside other factors."""
-    series = study.of(rate_sweep)
-    if any(one.others for one in series):
-        yield _held(series)
-        return
-    if not series:
-        return
+    if best := [one.best for one in study.of(rate_sweep) if one.best]:
+        every = study.of(learning_rates)  # a sweep leaves out a series of which every rate diverged
+        said = _one_rate(every) or (_held if any(one.others for one in every) else _by_batch)(every)
+        yield f"{said}{_on_few(min(one.seeds for one in best))}"
+
+
+def _on_few(seeds: int) -> str:
+    """Return the words on so few seeds that chance may have chosen; empty for enough of them."""
+    return f", on {'one seed' if seeds == 1 else 'two seeds'}" if 0 < seeds < LEAST_SEEDS else ""
+
+
+def _one_rate(every: Sequence[RateSeries]) -> str:
+    """Return the rate that is the best of every series, or those that are as good in each; empty if there is none."""
+    series = [one for one in every if one.best]
+    best, shared = {one.best.rate for one in series if one.best}, _shared(series)
+    if len(best) == 1:
+        edge = _edge(series)
+        good = f"; rates from {shared[0]:g} to {shared[-1]:g} are as good" if len(shared) > 1 else ""
+        said = f"the best learning rate is {min(best):g}{_where(every)}"
+        return _short(f"{said}{edge}{good}", f"{said}{good}")
+    if len(shared) > 1:
+        return f"learning rates from {shared[0]:g} to {shared[-1]:g} are as good as the best everywhere"
+    return f"a learning rate of {shared[0]:g} is as good as the best everywhere" if shared else ""
+
+
+def _edge(series: Sequence[RateSeries]) -> str:
+    """Return the warning that the best rate is the last that was tested on one side, in every series."""
+    ends = {one.open_ended.removesuffix("er") for one in series}
+    return f", the {ends.pop()}est that was tested" if len(ends) == 1 and "" not in ends else ""
+
+
+def _shared(series: Sequence[RateSeries]) -> list[float]:
+    """Return the rates that are as good as the best in every series, in ascending order."""
+    return sorted(set.intersection(*({rate.rate for rate in one.good} for one in series)))
+
+
+def _where(every: Sequence[RateSeries]) -> str:
+    """Return the series that have a best rate, in words: all of them, or how many; empty if there is one."""
+    known = [one for one in every if one.best]
+    if len(every) == 1:
+        return ""
+    if any(one.others for one in every):
+        cases = "both" if len(every) == 2 else f"all {len(every)}"
+        return f" in {cases if len(known) == len(every) else f'{len(known)} of {len(every)}'} cases"
+    return (
+        " at every batch" if len(known) == len(every) else f" at batch {names([str(one.batch_size) for one in known])}"
+    )
+
+
+def _by_batch(every: Sequence[RateSeries]) -> str:
+    """Return the best rate at each batch, or the range of them."""
     batches: dict[float, list[str]] = {}
-    for one in series:
-        batches.setdefault(one.best.rate if one.best else 0.0, []).append(str(one.batch_size))
-    if len(batches) == 1:
-        ends = {one.open_ended.removesuffix("er") for one in series}
-        edge = f", the {ends.pop()}est that was tested" if len(ends) == 1 and "" not in ends else ""
-        yield f"the best learning rate is {min(batches):g}{' at every batch' if len(series) > 1 else ''}{edge}"
-    elif len(series) <= _MOST_SERIES:
+    for one in every:
+        if one.best:
+            batches.setdefault(one.best.rate, []).append(str(one.batch_size))
+    if sum(map(len, batches.values())) <= _MOST_SERIES:
         said = [f"{rate:g} at batch {names(some)}" for rate, some in sorted(batches.items())]
-        yield f"the best learning rate is {names(said)}"
-    else:
-        yield f"the best learning rate depends on the batch, from {min(batches):g} to {max(batches):g}"
+        return f"the best learning rate is {names(said)}"
+    return f"the best learning rate depends on the batch, from {min(batches):g} to {max(batches):g}"
 
 
-def _held(series: Sequence[RateSeries]) -> str:
+def _held(every: Sequence[RateSeries]) -> str:
     """Return the level of a factor at which the best rate is the same beside all others, where it is not at another."""
-    everywhere = {one.best.rate for one in series if one.best}
-    if len(everywhere) == 1:
-        return f"the best learning rate is {min(everywhere):g} in all {len(series)} cases"
+    series = [one for one in every if one.best]
     for place, (key, _) in enumerate(series[0].levels):
-        best: dict[str, set[float]] = {}
+        by_level: dict[str, list[RateSeries]] = {}
         for one in series:
-            best.setdefault(one.levels[place][1], set()).update({one.best.rate} if one.best else ())
+            by_level.setdefault(one.levels[place][1], []).append(one)
+        best = {level: {one.best.rate for one in some if one.best} for level, some in by_level.items()}
         held = {level: min(rates) for level, rates in best.items() if len(rates) == 1}
-        if len(held) == 1 and len(best) < len(series):
+        others = [level for level in best if level not in held]
+        if len(held) == 1 and len(best) < len(series) and not any(_shared(by_level[level]) for level in others):
             ((level, rate),) = held.items()
-            moved = names([level_name(key, one) for one in best if one not in held])
-            return (
-                f"the best learning rate is {rate:g} throughout with {level_name(key, level)}, and moves with {moved}"
-            )
+            moved = names([level_name(key, one) for one in others])
+            throughout = f"the best learning rate is {rate:g} throughout with {level_name(key, level)}"
+            return f"{throughout}{_edge(by_level[level])}, and moves with {moved}"
+    everywhere = {one.best.rate for one in series if one.best}
     return f"the best learning rate moves from case to case, from {min(everywhere):g} to {max(everywhere):g}"
 
 

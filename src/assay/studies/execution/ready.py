@@ -122,7 +122,9 @@ def _without_times(known: ReadyRun) -> ReadyRun:
     said = known.predicted
     if said is None:
         return known
-    return replace(known, predicted=said.model_copy(update={"step_seconds": None, "step_seconds_margin": None}))
+    fields = ("step_seconds", "step_seconds_margin", "under_load", "roofline_factor", "roofline_seconds")
+    untimed = {name: Predicted.model_fields[name].default for name in fields}
+    return replace(known, predicted=said.model_copy(update=untimed))
 
 
 def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepare) -> dict[str, ReadyRun]:

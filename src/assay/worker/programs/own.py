@@ -9,22 +9,17 @@ import inspect
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 from assay.config.extensions import call_function, needed_parameters
 from assay.config.run import ResolvedRun
-from assay.errors import Untrainable, UsageError, first_line
+from assay.errors import Untrainable, UsageError, first_line, users_place
 from assay.records.own import UNTRAINABLE
 from assay.records.status import Status
 from assay.reference.expected import Kind
 from assay.worker.processes.channel import take_standard_output
-
-_OURS = {"assay", "site-packages"}
-"""Folders of code that is not the user's."""
 
 
 def main() -> int:
@@ -137,11 +132,7 @@ def blame_user(name: str | None, what: str) -> Iterator[None]:
 
 def _sentence(error: Exception) -> str:
     """Return an error with the place of the user's code that it comes from."""
-    places = [
-        one for one in traceback.extract_tb(error.__traceback__) if not _OURS.intersection(Path(one.filename).parts)
-    ]
-    where = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
-    return f"{type(error).__name__}: {first_line(error)}{where}"
+    return f"{type(error).__name__}: {first_line(error)}{users_place(error)}"
 
 
 if __name__ == "__main__":

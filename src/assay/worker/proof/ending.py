@@ -67,15 +67,16 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks, watched: i
     """Raise `NoEffect` if a weight kept its initial value, or the optimizer state does not match the updates made.
 
     A weight in 16 bits may keep its value because each of its updates is rounded away. If `watched` updates were
-    replayed, that was seen, so such a weight may stay.
+    replayed, that was seen, so such a weight may stay. So may one that the loss of a user's own model does not use.
     """
     position, rate = loop.position, loop.step.program.schedule
     updates = position.step - position.skipped_steps
     if updates < 1:
         return
+    may_be_unused = loop.run.model.own is not None and watched > 0
+    fault = state_fault(loop.step, updates, 1 if may_be_unused else None)
     stayed = unmoved_parameters(loop.step, initial, max(rate(0), rate(position.step - 1)), narrow=not watched)
-    fault = state_fault(loop.step, updates)
-    if stayed:
+    if stayed and not may_be_unused:
         fault = f"{len(stayed)} parameters kept their initial values through the run, {stayed[0]} among them"
     if moved := frozen_that_moved(loop.step, initial):
         fault = f"{len(moved)} frozen parameters changed in the run, {moved[0]} among them"

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.records.status import Status
 from assay.report.kit.blocks import Table
 from assay.report.kit.view import render
 from assay.report.study.view import StudyView, all_sections
 from support.comparisons import TREATMENTS, record
-from support.factorials import compared, factorial
+from support.factorials import compared, factorial, study
 
 FACTORS = {"model.n_layer": ("2", "4"), "optimizations": ("none", "lion", "placebo: gradient scaler")}
 SIZES = {"4": 1.7, "lion": 0.8}
@@ -93,6 +94,28 @@ def test_changes_that_cannot_be_told_apart_are_named() -> None:
     short = [row for row in factorial({"a": "012", "b": "01"}) if tuple(row.values()) != ("2", "1")]
     said = " ".join(one for one in shown(compared(short, lambda _: (1.0, 1.0, 1.0)))["effects"] if isinstance(one, str))
     assert "do not determine 3 other effects, for which combinations are missing: a 2; b 1; a 2 × b 1." in said
+
+
+def test_a_level_of_which_every_run_failed_is_named() -> None:
+    def lost(level: str, *sizes: str) -> list[object]:
+        whole = study(factorial({"model.n_layer": sizes, "optimizations": ("none", "lion")}), lambda _: (1.0, 1.0, 1.0))
+        cells = tuple(
+            one.model_copy(update={"result": one.result.model_copy(update={"status": Status.DIVERGED})})
+            if level in one.cell.levels.values()
+            else one
+            for one in whole.cells
+        )
+        return list(shown(analyse(whole.model_copy(update={"cells": cells})))["effects"])
+
+    assert lost("8", "2", "4", "8")[-2:] == [
+        "The measured rows do not determine 2 other effects, for which combinations are missing: 8 layers; "
+        "8 layers × lion.",
+        "No average includes 8 layers, of which no row has a figure.",
+    ]
+    assert lost("4", "2", "4") == [
+        "The measured rows do not determine 3 effects, for which combinations are missing: 4 layers; lion; "
+        "4 layers × lion."
+    ]
 
 
 def test_a_comparison_of_single_optimizations_has_none_of_these_sections() -> None:

@@ -16,13 +16,22 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.factors.additivity import deviations
 from assay.analysis.factors.changes import ChangeEstimate
-from assay.analysis.metrics import metrics
-from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES
+from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES, loss_of
 from assay.analysis.row import seeds_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.comparison.row_table import size
-from assay.report.comparison.wording import columns, few, figure, in_nats, plain, status, two_digits, whole_percent
+from assay.report.comparison.wording import (
+    columns,
+    few,
+    figure,
+    in_nats,
+    is_exact,
+    plain,
+    status,
+    two_digits,
+    whole_percent,
+)
 from assay.report.kit.blocks import Block, arguments, option, stack
 from assay.report.study.headline import ENDINGS, at_loss, capital, count_words, known_amount
 from assay.report.study.sections import Section
@@ -218,27 +227,35 @@ def _ended(study: "StudyView") -> str:
 
 
 def additivity_finding(study: "StudyView") -> str:
-    """Return whether changes add up, with the row that does so least, in memory or else in time."""
-    known = metrics()
-    asked = [one for one in study.of(deviations) if one.metric in (TENSORS_PEAK_BYTES.name, STEP_SECONDS.name)]
-    apart = {one.metric: some for one in asked if (some := [row for row in one.deviations if _apart(row.points)])}
-    if not apart:
-        return "changes add up, as far as this study can tell" if asked else ""
-    metric, rows = min(apart.items(), key=lambda one: known[one[0]].kind != "exact")  # memory first: it repeats exactly
-    row = max(rows, key=lambda one: abs(one.points.value))
-    what = "time" if known[metric].unit == "seconds" else "memory"
-    kind = "gains" if all(part < 0 for part in row.parts) else "changes"
-    together = f"{study.comparison.names[row.row]} changes {what} by {whole_percent(row.change)}"
-    return f"{kind} do not add up: {together}, where its parts sum to {whole_percent(row.expected)}"
+    """Return whether changes add up, with the row that does so least: in memory, else in time, else in the loss."""
+    found = {one.metric: [row for row in one.deviations if _apart(row.points)] for one in study.of(deviations)}
+    for metric, what in _asked(study.comparison):
+        told = (row for row in found.get(metric, ()) if row.points.interval or is_exact(metric))
+        if rows := [row for row in told if abs(row.points.value) >= _WORTH]:
+            row = max(rows, key=lambda one: abs(one.points.value))
+            kind = "gains" if all(part < 0 for part in row.parts) else "changes"
+            together = f"{study.comparison.names[row.row]} changes {what} by {whole_percent(row.change)}"
+            return f"{kind} do not add up: {together}, where its parts sum to {whole_percent(row.expected)}"
+    return "changes add up, as far as this study can tell" if found and not any(found.values()) else ""
+
+
+def _asked(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return the metrics in the order in which deviations are said, each with its word."""
+    memory, time = (TENSORS_PEAK_BYTES.name, "memory"), (STEP_SECONDS.name, "time")
+    loss = (loss_of(comparison.run).name, "the loss")
+    # Without times a study asks for the loss, and memory is what it happened to take.
+    return [memory, time, loss] if comparison.record.timed else [loss, memory]
 
 
 def _apart(one: ChangeEstimate) -> bool:
-    """Return whether a deviation can be told from zero, and is worth a word."""
-    low, high = one.interval or (one.value, one.value)
-    return abs(one.value) >= _WORTH and not low <= 0 <= high
+    """Return whether a deviation contradicts a sum; one without an interval does if it is worth a word."""
+    if one.interval is None:
+        return abs(one.value) >= _WORTH
+    return not one.interval[0] <= 0 <= one.interval[1]
 
 
 _WORTH = 0.01
+"""Least deviation that is worth a word: one point."""
 
 
 _CANNOT = "the study cannot tell"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.choose.series import RateSeries, learning_rates
 from assay.analysis.factors.additivity import GridField, SignChange, deviations, grids, sign_changes
 from assay.analysis.factors.changes import FactorEffect, MetricEffects, factor_effects
-from assay.analysis.factors.layout import effect_name, level_names
+from assay.analysis.factors.layout import effect_name, level_name, level_names
 from assay.analysis.metrics.standard import VAL_LOSS
 from assay.report.comparison.wording import (
     as_ratio,
@@ -14,6 +14,7 @@ from assay.report.comparison.wording import (
     in_nats,
     in_points,
     is_exact,
+    names,
     plain,
     title,
     too_few,
@@ -37,9 +38,27 @@ def _effects_content(study: "StudyView") -> Iterator[Block]:
     found = study.of(factor_effects)
     for one in found:
         rows = ((effect_name(row.changes), as_ratio(row.ratio), in_points(row.points)) for row in one.effects)
-        yield Table.of((title(one.metric), *_EFFECT_COLUMNS), rows, right=_EFFECT_COLUMNS, spare=_EFFECT_COLUMNS[1:])
-    if found:
+        if one.effects:
+            yield Table.of(
+                (title(one.metric), *_EFFECT_COLUMNS), rows, right=_EFFECT_COLUMNS, spare=_EFFECT_COLUMNS[1:]
+            )
+    if any(one.effects for one in found):
         yield from _explained(found)
+    yield from _lost(found)
+
+
+def _lost(found: tuple[MetricEffects, ...]) -> Iterator[str]:
+    """Yield the sentences on effects that the rows do not determine, and on levels that no average includes."""
+    averaged = [one for one in found if one.effects]
+    unknown = dict.fromkeys(changes for one in found for changes in one.unknown)
+    if unknown:
+        yield (
+            f"The measured rows do not determine {len(unknown)} {'other ' if averaged else ''}"
+            f"effect{'s' if len(unknown) > 1 else ''}, for which combinations are missing: "
+            f"{'; '.join(map(effect_name, unknown))}."
+        )
+    if absent := dict.fromkeys(change for one in averaged for change in one.absent):
+        yield f"No average includes {names([level_name(*one) for one in absent])}, of which no row has a figure."
 
 
 def _explained(found: tuple[MetricEffects, ...]) -> Iterator[str]:
@@ -59,12 +78,6 @@ def _explained(found: tuple[MetricEffects, ...]) -> Iterator[str]:
     for changes, others in aliased.items():
         same = " = ".join(map(effect_name, (changes, *others)))
         yield f"Cannot be told apart: {same}. The figure is of the first if the others are zero."
-    unknown = dict.fromkeys(changes for one in found for changes in one.unknown)
-    if unknown:
-        yield (
-            f"The measured rows do not determine {len(unknown)} other effects, for which combinations are missing: "
-            f"{'; '.join(map(effect_name, unknown))}."
-        )
 
 
 def _effects_values(study: "StudyView") -> list[dict[str, Any]]:
