@@ -4,6 +4,7 @@ Parameters are counted by hand, FLOPs by PaLM's formula, hours and money by arit
 largest batch by asking for it and for one more.
 """
 
+from math import ceil
 from typing import Any, NamedTuple
 
 import pytest
@@ -94,7 +95,7 @@ def test_an_answer_is_what_arithmetic_says(assay: Assay, asked: Asked) -> None:
     assert step["parameter_bytes"] == 4 * shape.parameters
     assert step["tokens_per_step"] == each
     seconds, margin = step["step_seconds"], step["step_seconds_margin"]
-    whole = asked.tokens / (each * asked.devices) * seconds
+    whole = ceil(asked.tokens / (each * asked.devices)) * seconds  # the last step is whole, too
     training = cost["training"]
     assert training["seconds"] == pytest.approx(whole)
     assert training["hours"] == pytest.approx([whole * (1 - margin) / 3600, whole * (1 + margin) / 3600])

@@ -11,7 +11,7 @@ from assay.config import ModelConfig, Run, Spec, identity
 from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, apply_each, card, catalogue, check, forget, resolve, resolve_run, search
+from assay.optimizations import Conflict, card, catalogue, check, forget, resolve, resolve_run, search
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 
@@ -176,10 +176,3 @@ def test_a_file_without_a_constant_is_refused_by_its_name(tmp_path: Path) -> Non
     )
     with pytest.raises(UsageError, match=r"half\.py: Half\.stage is missing, or is no Stage"):
         search(tmp_path)
-
-
-def test_a_technique_that_returns_no_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    sgd = resolve(Spec(name="sgd"))
-    monkeypatch.setattr(type(sgd), "apply", lambda *given: None)
-    with pytest.raises(UsageError, match="apply of sgd returned a NoneType; return the changed program"):
-        apply_each("a program", [sgd], resolve_run(Run()))  # type: ignore[arg-type]

@@ -141,3 +141,8 @@ def test_a_part_with_a_buffer_is_refused(corpus: Prepared) -> None:
         program.parts[0].register_module("extra", nn.BatchNorm1d(2))
     with pytest.raises(ValueError, match=r"buffer 'extra\.running_mean'"):
         build(replace(program))
+
+
+def test_a_technique_that_returns_no_program_is_told() -> None:
+    with pytest.raises(UsageError, match="apply of a technique returned a NoneType; return the changed program"):
+        build(None)  # type: ignore[arg-type]

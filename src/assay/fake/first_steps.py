@@ -19,7 +19,7 @@ from assay.errors import UsageError
 from assay.files import scratch
 from assay.model.own_batches import OwnBatches
 from assay.model.own_model import batches_of, own_batches
-from assay.optimizations import apply_each, optimizations_of
+from assay.optimizations import optimizations_of
 from assay.step.program import BatchSource, MicroBatch, Program, Share, Step
 from assay.training.build import baseline, build
 from assay.training.queued_step import take
@@ -47,7 +47,8 @@ def after_first_steps(
         if batches_of(program.parts) is not None:  # the user's data must be real, or no function of it is
             with _disable_current_modes():
                 program = replace(program, batches=_real_batches(run))
-        program = apply_each(program, optimizations_of(run), run)
+        for one in optimizations_of(run):
+            program = one.apply(program, run)
         real.close()
         step = build(adapted(program))
         for index in range(FIRST):
@@ -70,8 +71,8 @@ def check_program(run: ResolvedRun, *, with_techniques: bool) -> OwnBatches | No
         for one in techniques:
             one.check_program(program, run)
         own = batches_of(program.parts)
-        if with_techniques:
-            apply_each(program, techniques, run)
+        for one in techniques if with_techniques else ():
+            program = one.apply(program, run)
         return own
 
 

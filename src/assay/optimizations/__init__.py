@@ -11,7 +11,6 @@ from assay.optimizations.optimization import (
     Unpredicted,
 )
 from assay.optimizations.stack import (
-    apply_each,
     catalogue,
     check,
     check_divided,
@@ -37,7 +36,6 @@ __all__ = [
     "Unavailable",
     "Unplanned",
     "Unpredicted",
-    "apply_each",
     "availability",
     "card",
     "catalogue",

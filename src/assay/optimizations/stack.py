@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from assay.hardware import Machine
     from assay.reference.expected import Expected
-    from assay.step.program import Program
 
 
 _FRAME = {"__init__", "card", "optimization", "stack"}
@@ -137,16 +136,6 @@ def all_known(run: Run) -> bool:
     except UsageError:
         return False
     return True
-
-
-def apply_each(program: "Program", techniques: Iterable[Optimization], run: ResolvedRun) -> "Program":
-    """Return a program as each technique changes it in turn. Raises `UsageError` for one that returns no program."""
-    for one in techniques:
-        changed = one.apply(program, run)
-        if not isinstance(changed, type(program)):
-            raise UsageError(f"apply of {one.name()} returned a {type(changed).__name__}; return the changed program")
-        program = changed
-    return program
 
 
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:

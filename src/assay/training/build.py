@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
+from assay.errors import UsageError
 from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
@@ -101,8 +102,11 @@ def _with_own(program: Program) -> Program:
 def build(program: Program) -> Step:
     """Materialise, tie and initialise the parts, wrap their forwards, make the optimizer. A program is built once.
 
-    Raises `ValueError` if a part has a buffer without a value, `RuntimeError` if a program is built a second time.
+    Raises `ValueError` if a part has a buffer without a value, `RuntimeError` if a program is built a second time, and
+    `UsageError` if a technique of the user's has returned none.
     """
+    if not isinstance(program, Program):
+        raise UsageError(f"apply of a technique returned a {type(program).__name__}; return the changed program")
     for part in program.parts:
         part.to_empty(device=program.weights.rest or program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}

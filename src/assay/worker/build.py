@@ -16,7 +16,7 @@ from assay.data import Prepared, open_prepared
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.model.own_batches import OwnBatches
-from assay.optimizations import Optimization, apply_each, check, trained_model
+from assay.optimizations import Optimization, check, trained_model
 from assay.parallel.process_rank import ALONE, Ranks, local_world
 from assay.records.run import Environment
 from assay.step.program import Step
@@ -140,7 +140,9 @@ def build_step(
     # A checkpoint holds all weights, so a resumed run does not need its initial ones.
     weights = initial_weights(Path(source), run.model) if source is not None and fresh else None
     program = baseline(run, data, device, weights, ranks)
-    return build(apply_each(program, optimizations, run))
+    for one in optimizations:
+        program = one.apply(program, run)
+    return build(program)
 
 
 def device_of(run: ResolvedRun, local_rank: int = 0, machine: Machine | None = None) -> torch.device:
