@@ -69,25 +69,22 @@ class Placed:
         """Tokens of all ranks that are trained on in a second."""
         return self.projection.plan.tokens_per_second
 
-    @property
-    def replicas(self) -> bool:
-        """True if each rank computes what one device does, so that its memory is that of its ledger."""
-        return self.mesh.size == self.mesh.dp
-
     @cached_property
     def need_bytes(self) -> int:
         """Most bytes in use on the device of the rank that holds most, with CUDA's context.
 
         Replicas have those of the ledger of a rank, other layouts those of the plan.
         """
-        if self.replicas:
+        if self.mesh.replicas:
             return need_of("device")(estimate(self.projection.run, self.projection.cluster.machine))
         return ceil(self.projection.plan.memory_bytes) + CONTEXT.high
 
     @property
     def least_bytes(self) -> int:
         """Quick lower bound of the need, without a ledger."""
-        return ceil(_AT_LEAST * self.projection.plan.memory_bytes) + CONTEXT.low if self.replicas else self.need_bytes
+        return (
+            ceil(_AT_LEAST * self.projection.plan.memory_bytes) + CONTEXT.low if self.mesh.replicas else self.need_bytes
+        )
 
     def fits(self, budget_bytes: int) -> bool:
         """True if the rank that holds most stays within a budget."""
@@ -358,7 +355,7 @@ def step_time(placed: Placed, run: ResolvedRun, machine: Machine) -> StepTime:
         return planned
     if alone is None or alone.margin is None:
         return planned
-    if placed.replicas:
+    if placed.mesh.replicas:
         return StepTime(alone.seconds + placed.communication_seconds, alone.margin)
     queueing = _queueing(placed, alone)
     return planned if queueing <= planned.seconds else StepTime(queueing, HOST_MARGIN)

@@ -48,6 +48,11 @@ class Mesh:
         """Number of ranks."""
         return prod(self.shape)
 
+    @property
+    def replicas(self) -> bool:
+        """True if each rank computes what one device does, on its share of the batch."""
+        return self.size == self.dp
+
     def at(self, rank: int) -> dict[str, int]:
         """A rank's index along each axis. Raises `ValueError` if the mesh has no such rank."""
         if not 0 <= rank < self.size:

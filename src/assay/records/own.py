@@ -134,14 +134,16 @@ class OwnProof(Record):
     @property
     def verdict(self) -> str:
         """The status in words, or ``not proven`` if values could not be compared and the step differs."""
-        unproven = self.status is Status.DONE and not self.values.checked
-        return "not proven" if unproven else self.status.value.replace("_", " ")
+        return "not proven" if self._unproven else self.status.value.replace("_", " ")
 
     @property
     def exit_code(self) -> int:
         """Exit code of the command: a step of which nothing wrong is known, and nothing proven, has one of its own."""
-        unproven = self.status is Status.DONE and not self.values.checked
-        return int(Exit.UNMET) if unproven else self.status.exit_code
+        return int(Exit.UNMET) if self._unproven else self.status.exit_code
+
+    @property
+    def _unproven(self) -> bool:
+        return self.status is Status.DONE and not self.values.checked
 
     @classmethod
     def of(cls, step: OwnStep, baseline: OwnStep, values: ValueProof) -> "OwnProof":

@@ -258,9 +258,9 @@ class RunResult(Record):
         """The part that was not proven of a run that ended as done; empty if all of it was."""
         if self.status is not Status.DONE or not self.proof.evidence:
             return ""
-        between = Between.of(self.speed.blocks)
-        if self.proof.lacks or between is None or not between.too_much():
-            return self.proof.lacks
+        lacks, between = self.proof.lacks, Between.of(self.speed.blocks)
+        if lacks or between is None or not between.too_much():
+            return lacks
         return f"{between.seconds / between.of_seconds:.0%} of its time passed between the clocks of its steps"
 
     @model_validator(mode="before")

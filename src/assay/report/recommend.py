@@ -324,13 +324,13 @@ def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator
 def _basis_of_time(found: LayoutAdvice) -> str:
     if found.step_time.margin is None:
         return "the plan and its errors"
-    if found.recommended.mesh.size == found.recommended.mesh.dp:
+    if found.recommended.mesh.replicas:
         return "kernels of a rank, and its collectives"
     return "the host, which queues the launches of a rank for longer than the plan takes"
 
 
 def _fullest(best: "Layout") -> str:
-    if best.mesh.size == best.mesh.dp:
+    if best.mesh.replicas:
         return "each rank, by its ledger"
     return "the fullest rank, by the plan and with CUDA's context"
 

@@ -54,8 +54,6 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     joined = _joined_updates(steps, states, whole, expected, parts)
     alone = (name for name in trained if name not in joined)
     replayed = [one for name in alone for one in _replayed(recorded, states, steps, name, expected, parts)]
-    if run.model.own is not None:  # its loss need not use all parameters; gradients are held against the baseline's
-        replayed = [_left_alone(one, steps) for one in replayed]
     return [*frozen, *chain(*joined.values()), *replayed, *parts.judged()]
 
 
@@ -213,13 +211,6 @@ def _stayed(step: _Step, name: str) -> Judged:
     return Judged("update", name, step.index, 0.0, 0.0 if stays else math.inf)
 
 
-def _left_alone(one: Judged, steps: Sequence[_Step]) -> Judged:
-    """Return a missing update as right where the weight stays as it is; others are returned as they are."""
-    (step,) = (each for each in steps if each.index == one.step)
-    missing = one.what == "update" and one.name not in step.gradients
-    return _stayed(step, one.name) if missing else one
-
-
 def _replayed(
     recorded: Recorded,
     states: _States,
@@ -234,7 +225,9 @@ def _replayed(
     state = kept(recorded.first)
     for step in steps:
         if name not in step.gradients:
-            yield Judged("update", name, step.index, float("inf"), float("inf"))
+            # The loss of a user's own model need not use all parameters; gradients are held against the baseline's.
+            own = expected.model.own is not None
+            yield _stayed(step, name) if own else Judged("update", name, step.index, math.inf, math.inf)
             continue
         if rule.rounds_state:
             state = kept(step.index) or state

@@ -28,7 +28,14 @@ from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
 from assay.worker.observer import RunObserver
-from assay.worker.proof.moved import digests, frozen_that_moved, state_digests, state_fault, unmoved_parameters
+from assay.worker.proof.moved import (
+    digests,
+    frozen_that_moved,
+    never_updated,
+    state_digests,
+    state_fault,
+    unmoved_parameters,
+)
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import RunFindings
 
@@ -76,7 +83,9 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks, watched: i
     may_be_unused = loop.run.model.own is not None and watched > 0
     fault = state_fault(loop.step, updates, 1 if may_be_unused else None)
     stayed = unmoved_parameters(loop.step, initial, max(rate(0), rate(position.step - 1)), narrow=not watched)
-    if stayed and not may_be_unused:
+    if may_be_unused:
+        stayed = [name for name in stayed if name not in never_updated(loop.step)]
+    if stayed:
         fault = f"{len(stayed)} parameters kept their initial values through the run, {stayed[0]} among them"
     if moved := frozen_that_moved(loop.step, initial):
         fault = f"{len(moved)} frozen parameters changed in the run, {moved[0]} among them"

@@ -68,6 +68,11 @@ def unmoved_parameters(step: Step, initial: Mapping[str, int], rate: float, *, n
     ]
 
 
+def never_updated(step: Step) -> set[str]:
+    """Names of the parameters for which the optimizer has no state: their losses gave no gradient, or it keeps none."""
+    return {name for name, one in step.named_parameters() if one not in step.optimizer.state}
+
+
 def frozen_that_moved(step: Step, initial: Mapping[str, int]) -> list[str]:
     """Names of the frozen parameters that are not what they were."""
     frozen = step.program.weights.frozen
