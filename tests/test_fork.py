@@ -52,6 +52,33 @@ def test_the_log_has_what_its_work_raises(tmp_path: Path) -> None:
     assert "ValueError: no record there" in (tmp_path / "log").read_text()
 
 
+def test_one_that_is_killed_is_waited_for_without_sleeping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        fork = Fork(echo, log)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it slept"))
+    fork.kill()
+    assert fork.wait() == -signal.SIGKILL
+
+
+def test_it_has_streams_of_its_own_whatever_its_parent_has_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+
+    def answers() -> int:
+        print(sys.stdin.readline().strip() + " was heard")
+        print("a warning", file=sys.stderr)
+        return 0
+
+    with (tmp_path / "log").open("wb") as log:
+        fork = Fork(answers, log)
+    fork.stdin.write(b"a word\n")
+    fork.stdin.flush()
+    assert fork.stdout.read() == b"a word was heard\n"
+    assert fork.wait() == 0
+    assert (tmp_path / "log").read_text() == "a warning\n"
+
+
 def test_it_is_waited_for_with_a_limit_and_can_be_killed(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         fork = Fork(echo, log)

@@ -221,7 +221,7 @@ class Fork:
         """Wait until it has ended, and return its exit code. Raises `subprocess.TimeoutExpired`."""
         until = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
-            child, status = os.waitpid(self.pid, os.WNOHANG)
+            child, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
             if child:
                 self.returncode = os.waitstatus_to_exitcode(status)
             elif until is not None and time.monotonic() >= until:
@@ -237,10 +237,16 @@ def _become(work: Callable[[], int], streams: tuple[int, int, int]) -> None:
     try:
         for number, one in enumerate(streams):
             os.dup2(one, number)
+        # The parent may have others in their place, or lines in them. Without an exit of Python nothing flushes these.
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, mode, buffering=1, closefd=False)  # noqa: SIM115
+            for number, mode in enumerate(("r", "w", "w"))
+        )
         # The parent's ends of the pipes among them: while this process held one, it would never see it closed.
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         for one in STOPPING:
             signal.signal(one, signal.SIG_DFL)
+        gc.freeze()  # what the parent has is not this process's garbage
         gc.enable()
         code = work()
     except BaseException:

@@ -247,6 +247,23 @@ def test_cells_start_then_take_turns_then_finish() -> None:
     assert pieces[4:24] == [f"block {number}" for number in range(1, 6) for _ in FIRST]
 
 
+@pytest.mark.parametrize(("cores", "ahead"), [(1, 1), (2, 2), (8, 3)])
+def test_cells_of_a_wave_begin_at_once_one_on_each_core(
+    monkeypatch: pytest.MonkeyPatch, cores: int, ahead: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    heard: list[News] = []
+    stage = Stage()
+    wave = CELLS[:3]
+    Local().run(Work([(0, wave)], stage.start, stage.blocks, heard.append, Home("nowhere"), Path("nowhere")))
+    begun = [
+        one.cell.name if isinstance(one, Started) else "work" for one in heard if isinstance(one, Started | Working)
+    ]
+    assert begun[: ahead + 1] == [*(cell.name for cell in wave[:ahead]), "work"]
+    assert [one for one in begun if one != "work"] == [cell.name for cell in wave]
+    assert [(cell, piece) for cell, piece in stage.log if piece == "start"] == [(cell.name, "start") for cell in wave]
+
+
 def test_the_order_changes_between_rounds_and_repeats_between_comparisons() -> None:
     orders = [one.order for one in run(Stage()).rounds]
     assert len(set(orders[:5])) > 1

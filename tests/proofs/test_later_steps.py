@@ -1,9 +1,11 @@
 """Later steps that do what the traced one did pass; one that has lost work or keeps memory aside is named."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from assay.config import Spec
 from assay.instruments.step_trace import StepTracer
@@ -111,6 +113,16 @@ def calls(step: Step) -> dict[str, int]:
 def test_a_step_calls_what_its_trace_has(stack: str) -> None:
     run = run_with(*map(Spec.parse, stack.split("+")))
     assert called_otherwise(observed(run, 2)[1], calls(build_step(run))) == ""
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_calls_are_those_of_torchs_own_list(stack: str) -> None:
+    step = build_step(run_with(*map(Spec.parse, stack.split("+"))))
+    counted = calls(step)
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        read(step, [take_step(step, 3)])
+    listed = Counter(event.name for event in seen.events() if event.name.startswith("aten::"))
+    assert {f"aten::{name}": count for name, count in counted.items()} == listed
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ Each has one thread, so that its losses do not depend on its neighbours. Its tim
 import os
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from itertools import islice
 from typing import ClassVar
 
 from assay.executors.base import (
@@ -187,12 +188,12 @@ class _Session:
         self._trees = Trees()
 
     def run(self, cells: Sequence[Cell], start: Start, blocks: int) -> None:
+        """Run the cells: their imports at once, one on each core, their first steps and timed blocks in turns."""
+        later = iter(cells)
+        self._begin(islice(later, os.cpu_count() or 1), start)
         for cell in cells:
-            self._tell(Turn(cell, "start"))
-            child = self._stack.enter_context(start(cell))
-            self._living[cell.name] = (cell, child)
-            self._tell(Started(cell, child.folder.id, self._wave))
             self._work(cell)
+            self._begin(islice(later, 1), start)
         for number in range(1, blocks + 1):
             self._round(cells[0].seed, number)
         for cell, _ in list(self._living.values()):
@@ -201,6 +202,13 @@ class _Session:
         self._repeat(cells[0].seed, blocks)
         for cell, _ in list(self._living.values()):
             self._end(cell)
+
+    def _begin(self, cells: Iterable[Cell], start: Start) -> None:
+        for cell in cells:
+            self._tell(Turn(cell, "start"))
+            child = self._stack.enter_context(start(cell))
+            self._living[cell.name] = (cell, child)
+            self._tell(Started(cell, child.folder.id, self._wave))
 
     def _repeat(self, seed: int, blocks: int) -> None:
         """Repeat disturbed rounds, while every living cell can run one more block."""

@@ -2,9 +2,7 @@
 
 import gc
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,22 +147,6 @@ def device_of(run: ResolvedRun, local_rank: int = 0, machine: Machine | None = N
     """The run's device on this machine; each rank of a machine has an accelerator of its own."""
     kind = (machine or detect()).device(run.device)
     return torch.device(kind, local_rank) if kind == "cuda" else torch.device(kind)
-
-
-@contextmanager
-def starting(device: torch.device) -> Iterator[None]:
-    """Start a GPU beside the work of the block: the driver makes its context without Python, which takes a while."""
-
-    def first_use() -> None:
-        with suppress(RuntimeError):  # the next use says what is wrong
-            torch.zeros(1, device=device)
-
-    thread = threading.Thread(target=first_use) if device.type == "cuda" else None
-    if thread is not None:
-        thread.start()
-    yield
-    if thread is not None:
-        thread.join()
 
 
 def leave_imports_out_of_collections() -> None:

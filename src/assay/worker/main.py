@@ -7,9 +7,9 @@ It is pinned to its cores before torch starts its threads, which then stay there
 cores finds its caches empty after each move, so its times would depend on what else the machine does. Several pinned
 processes do not disturb each other.
 
-The child stays small until its start is granted: the session imports torch, in a phase of its own. Every outcome after
-that becomes a status with a reason. `result.json`, the last event and the exit code agree on it. An unexpected error
-leaves its traceback in the log.
+The child imports torch, in a phase of its own, before it waits for its start. So children of one wave import at once.
+Every outcome becomes a status with a reason. `result.json`, the last event and the exit code agree on it. An unexpected
+error leaves its traceback in the log.
 """
 
 import argparse
@@ -19,12 +19,14 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 
 import psutil
 
 from assay.errors import StorageError, UsageError, first_line, users_place
 from assay.files import is_full
 from assay.optimizations import Unavailable
+from assay.platforms import CAN_FORK_WITH_THREADS
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
@@ -47,7 +49,7 @@ from assay.training.stops import (
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
 from assay.worker.processes.ends import put_on_record
-from assay.worker.proof.process import ReferenceProcess
+from assay.worker.proof.process import IMPORTS, ReferenceProcess
 from assay.worker.result import RunFindings
 
 _STATUS: dict[type[EarlyEnd], Status] = {
@@ -110,13 +112,19 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
     def work() -> None:
         if _speaks():
             folder.begin()
+        pin(findings.spec.config.cores)
+        # A process that cannot be forked imports torch beside this one.
+        forks, reference = CAN_FORK_WITH_THREADS, None
+        if not forks and _speaks():
+            reference = ReferenceProcess.of(folder, findings.spec.config)
+        for name in IMPORTS:
+            import_module(name)
         with phases.aside("waiting"):
             channel.wait("start")
         if channel.interrupted:
             raise Interrupted("interrupted before it began")
-        pin(findings.spec.config.cores)
-        forked = how.get("forked", False)
-        reference = ReferenceProcess.of(folder, findings.spec.config, forked=forked) if _speaks() else None
+        if forks and _speaks():
+            reference = ReferenceProcess.of(folder, findings.spec.config)
         from assay.worker.session import Session
 
         Session(folder, channel, phases, findings, turns, reference, **how).work()

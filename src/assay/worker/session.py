@@ -27,7 +27,7 @@ from assay.training.probes import RouterStatistics
 from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, early_end_of
 from assay.values.watch import UpdateWatch
 from assay.worker.blocks import BLOCKS
-from assay.worker.build import build_loop, device_of, starting
+from assay.worker.build import build_loop, device_of
 from assay.worker.counter_checks import Counters
 from assay.worker.ending import (
     add_gradient_probe,
@@ -141,10 +141,6 @@ class Session:
 
     def _build(self) -> Loop:
         self.phases.enter("build")
-        with starting(self._device):
-            # Deterministic mode and torch's optimizers import its compiler in any case; a frozen heap slows that down.
-            import torch._dynamo  # noqa: F401
-
         return_freed_memory()  # until the timed steps, so that these begin with an unfragmented heap
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self.observer, self.ranks)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -197,10 +198,20 @@ def test_an_update_that_is_left_out_in_the_middle_is_seen(corpus: Prepared, tmp_
     assert (result.reason or "").startswith("step 9 made no update of ")
 
 
+def _no_memory_left(place: str) -> int:
+    print("no memory left", file=sys.stderr)
+    return 1
+
+
+@pytest.mark.parametrize("forks", [True, False])
 def test_a_reference_process_that_ends_leaves_no_proof_behind(
-    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
 ) -> None:
-    monkeypatch.setattr("assay.worker.proof.process.COMMAND", ("python3", "-c", "raise SystemExit('no memory left')"))
+    monkeypatch.setattr("assay.worker.proof.process.CAN_FORK_WITH_THREADS", forks)
+    monkeypatch.setattr("assay.worker.proof.reference.main", _no_memory_left)
+    if not forks:
+        ends = ("python3", "-c", "raise SystemExit('no memory left')")
+        monkeypatch.setattr("assay.worker.proof.process.COMMAND", ends)
     result = ended(run_folder(tmp_path / "run", corpus, {"steps": 12}, optimizations="lion"))
     assert result.status is Status.FAILED
     assert (result.reason or "").startswith(

@@ -1,8 +1,9 @@
 """The reference process as a run sees it: started with the run, asked as often as the run recorded some steps.
 
-It starts before the run imports torch. Beside it, on another core, it imports the same modules and builds the reference
-programs. A forked run has imported them, and forks it. Then it waits, so it computes nothing while the run is measured.
-A run that ends, in any way, closes its standard input and thereby ends it.
+A run forks it once torch is imported, before anything is computed: imports take longer than most of a short run. A
+system that cannot fork starts it before the run imports torch, and both import at once. It builds the reference
+programs while the run builds its own. Then it waits, so it computes nothing while the run is measured. A run that ends,
+in any way, closes its standard input and thereby ends it.
 """
 
 import importlib
@@ -18,20 +19,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import first_line
-from assay.platforms import Fork
+from assay.platforms import CAN_FORK_WITH_THREADS, Fork
 from assay.records.evidence import ValueProof
 from assay.store.run_folder import RunFolder
+from assay.worker.processes.fork_server import uses_cuda
 
 if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
 
 COMMAND = (sys.executable, "-m", "assay.worker.proof.reference")
+IMPORTS = ("assay.worker.session", "torch._dynamo")
+"""Modules that every run imports, in this order. Deterministic mode and torch's optimizers import torch's compiler."""
 NOT_SHARED = "the record in the GPU's memory cannot be opened"
 """Why a record is not checked that its run can write to files."""
 ANSWER = "proof.json"
 """File beside a record with its proof."""
 _LAST_SECONDS = 5.0
 """Time for a process that has closed its output to end with a code of its own."""
+
+
+def _may_fork() -> bool:
+    """Return whether a fork of this process can compute all that it could; where it can, import what both need."""
+    if not CAN_FORK_WITH_THREADS:
+        return False
+    for name in IMPORTS:
+        importlib.import_module(name)
+    return not uses_cuda()
 
 
 def _check_when_asked(place: str) -> int:
@@ -45,10 +58,7 @@ def values_folder(folder: RunFolder) -> Path:
 
 
 class ReferenceProcess:
-    """A process that checks recorded values of the run in `folder`, part by part, when it is asked.
-
-    It is a fork of this process if that has been `forked` itself.
-    """
+    """A process that checks recorded values of the run in `folder`, part by part, when it is asked."""
 
     def __init__(self, folder: RunFolder, *, forked: bool = False) -> None:
         self._place = values_folder(folder)
@@ -77,9 +87,9 @@ class ReferenceProcess:
         self._words.put(b"")
 
     @classmethod
-    def of(cls, folder: RunFolder, run: "ResolvedRun", *, forked: bool = False) -> "ReferenceProcess | None":
+    def of(cls, folder: RunFolder, run: "ResolvedRun") -> "ReferenceProcess | None":
         """Start the process of a run whose values are to be checked; return None for any other."""
-        return cls(folder, forked=forked) if run.optimizations and run.training.check_values else None
+        return cls(folder, forked=_may_fork()) if run.optimizations and run.training.check_values else None
 
     def ask(self, part: str) -> None:
         """Have it check the record of a part of the run, which is complete, in the folder of that name."""
