@@ -115,7 +115,7 @@ def test_a_step_calls_what_its_trace_has(stack: str) -> None:
     assert called_otherwise(observed(run, 2)[1], calls(build_step(run))) == ""
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", [STACKS[0], "muon", "optimizer_in_backward", STACKS[-1]])
 def test_calls_are_those_of_torchs_own_list(stack: str) -> None:
     step = build_step(run_with(*map(Spec.parse, stack.split("+"))))
     counted = calls(step)

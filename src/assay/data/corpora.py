@@ -23,6 +23,7 @@ import platform
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -305,7 +306,7 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
     """
     if config.source == "stdlib":
         title = f"standard library of Python {platform.python_version()}"
-        return CorpusListing(title, tuple(_library_files(Path(os.__file__).parent)), lenient=True)
+        return CorpusListing(title, _library_files(Path(os.__file__).parent), lenient=True)
     if config.source == "files" and config.path is not None:
         return _list_path(config.path, tested=in_parts(config))
     if config.source not in PUBLISHED:
@@ -377,11 +378,11 @@ def _list_splits(path: str, splits: dict[str, list[Path]], tally: Tally, *, test
     return CorpusListing(path, train, validation, test if tested else None, remarks=tally.remarks())
 
 
-def _library_files(root: Path) -> list[Path]:
+@cache
+def _library_files(root: Path) -> tuple[Path, ...]:
     """Return the standard library's Python files, without tests and files installed or generated for this machine."""
-    return [
-        path for path in folder_files(root, Tally(), _NOT_LIBRARY) if path.suffix == ".py" and _is_library(path, root)
-    ]
+    found = folder_files(root, Tally(), _NOT_LIBRARY)
+    return tuple(path for path in found if path.suffix == ".py" and _is_library(path, root))
 
 
 def _is_library(path: Path, root: Path) -> bool:
