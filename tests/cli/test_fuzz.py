@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("assay.data.published._fetch", unreachable)
     monkeypatch.setattr("assay.data.preparation._from_hub", unreachable)
     monkeypatch.setattr("assay.data.documents._ask_hub", unreachable)
-    monkeypatch.setattr("assay.data.corpora._library_files", lambda root: [tmp_path / "corpus.txt"])
+    monkeypatch.setattr("assay.data.corpora._library_files", lambda root: (tmp_path / "corpus.txt",))
     monkeypatch.setattr("assay.cli.study_output._watched", lambda measure: measure())
     monkeypatch.setattr("assay.hardware.examination._REPEATS", 20)  # 400 take half a second of each assay doctor
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
