@@ -71,7 +71,8 @@ def event_tree(work: Callable[[], None], *, profile_memory: bool = False) -> Seq
     To read the tree takes a tenth of the time in which torch makes its list of events. Raises `RuntimeError` if this
     build of torch has no profiler.
     """
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=profile_memory) as profiler:
+    # Without `acc_events` torch 2.11 warns of events that it clears, though there is one cycle.
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=profile_memory, acc_events=True) as profiler:
         work()
     if profiler.profiler is None or profiler.profiler.kineto_results is None:
         raise RuntimeError("this build of torch has no profiler, so neither calls nor the peak of tensors can be read")

@@ -29,8 +29,10 @@ Predicted = Callable[[Cell], float | None]
 """Returns the predicted seconds of a cell from its start to its end; None if they are not known."""
 
 
-START_SECONDS = 6.0
-"""From the start of a process to its first step, and from its last step to its end; measured on two cores."""
+START_SECONDS = 4.0
+"""From the start of a process to its first step, and from its last step to its end; measured on two cores.
+
+Cells that take turns import at once, one on each core, so theirs is 3 s."""
 
 _FORWARD = 1 / 3
 """Share of a step that its forward pass takes: backward has twice its products (Kaplan et al. 2020)."""
