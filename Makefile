@@ -18,7 +18,7 @@ PIP := -m pip --quiet --quiet --disable-pip-version-check install
 demo: setup
 	@echo "Four optimizations, and three of them together, against a plain small GPT:"
 	@echo "memory, time and loss, predicted and measured, in a table and on a page."
-	@echo "Two to three minutes on two cores: half a minute of timing, then 24 short trainings."
+	@echo "Three minutes on two cores: half a minute of timing, then 24 short trainings."
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
 	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 3
 
