@@ -49,7 +49,8 @@ from assay.training.stops import (
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
 from assay.worker.processes.ends import put_on_record
-from assay.worker.proof.process import IMPORTS, ReferenceProcess
+from assay.worker.processes.fork_server import RUN_IMPORTS
+from assay.worker.proof.process import ReferenceProcess
 from assay.worker.result import RunFindings
 
 _STATUS: dict[type[EarlyEnd], Status] = {
@@ -109,22 +110,22 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
     phases = Phases(channel, beginning, seconds_since_start())
     findings = RunFindings(folder.spec(), phases, counts_heap=turns != 0)
 
+    def begin_reference() -> ReferenceProcess | None:
+        return ReferenceProcess.of(folder, findings.spec.config) if _speaks() else None
+
     def work() -> None:
         if _speaks():
             folder.begin()
         pin(findings.spec.config.cores)
-        # A process that cannot be forked imports torch beside this one.
-        forks, reference = CAN_FORK_WITH_THREADS, None
-        if not forks and _speaks():
-            reference = ReferenceProcess.of(folder, findings.spec.config)
-        for name in IMPORTS:
+        # Without forks it imports torch beside this process; with them it has what this one has imported.
+        reference = None if CAN_FORK_WITH_THREADS else begin_reference()
+        for name in RUN_IMPORTS:
             import_module(name)
         with phases.aside("waiting"):
             channel.wait("start")
         if channel.interrupted:
             raise Interrupted("interrupted before it began")
-        if forks and _speaks():
-            reference = ReferenceProcess.of(folder, findings.spec.config)
+        reference = reference or begin_reference()
         from assay.worker.session import Session
 
         Session(folder, channel, phases, findings, turns, reference, **how).work()

@@ -21,8 +21,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+RUN_IMPORTS = ("assay.worker.session", "torch._dynamo")
+"""Modules that every run imports, in this order. Deterministic mode and torch's optimizers import torch's compiler."""
 _MODULES = (
-    *("assay.worker.main", "assay.worker.session", "torch._dynamo", "safetensors.torch"),
+    *("assay.worker.main", *RUN_IMPORTS, "safetensors.torch"),
     *("assay.reference.expected", "assay.worker.proof.reference", "assay.values.check"),
 )
 _CUDA_NOT_STARTED = 3

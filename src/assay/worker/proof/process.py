@@ -28,23 +28,12 @@ if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
 
 COMMAND = (sys.executable, "-m", "assay.worker.proof.reference")
-IMPORTS = ("assay.worker.session", "torch._dynamo")
-"""Modules that every run imports, in this order. Deterministic mode and torch's optimizers import torch's compiler."""
 NOT_SHARED = "the record in the GPU's memory cannot be opened"
 """Why a record is not checked that its run can write to files."""
 ANSWER = "proof.json"
 """File beside a record with its proof."""
 _LAST_SECONDS = 5.0
 """Time for a process that has closed its output to end with a code of its own."""
-
-
-def _may_fork() -> bool:
-    """Return whether a fork of this process can compute all that it could; where it can, import what both need."""
-    if not CAN_FORK_WITH_THREADS:
-        return False
-    for name in IMPORTS:
-        importlib.import_module(name)
-    return not uses_cuda()
 
 
 def _check_when_asked(place: str) -> int:
@@ -88,8 +77,13 @@ class ReferenceProcess:
 
     @classmethod
     def of(cls, folder: RunFolder, run: "ResolvedRun") -> "ReferenceProcess | None":
-        """Start the process of a run whose values are to be checked; return None for any other."""
-        return cls(folder, forked=_may_fork()) if run.optimizations and run.training.check_values else None
+        """Start the process of a run whose values are to be checked; return None for any other.
+
+        It is a fork of this process, unless the system cannot fork or this process has started CUDA.
+        """
+        if not (run.optimizations and run.training.check_values):
+            return None
+        return cls(folder, forked=CAN_FORK_WITH_THREADS and not uses_cuda())
 
     def ask(self, part: str) -> None:
         """Have it check the record of a part of the run, which is complete, in the folder of that name."""
