@@ -59,6 +59,8 @@ STACKS = [
     "cautious_decay",
     "muon",
     "muon+cautious_decay",
+    "normuon",
+    "normuon+cautious_decay",
     "bf16_full",
     "fp16_full",
 ]
@@ -84,7 +86,7 @@ def _hold_against_single_ones(recorded: Recorded, run: ResolvedRun, monkeypatch:
         assert joined[place].used == pytest.approx(one.used, rel=1e-6, abs=1e-9), place
 
 
-@pytest.mark.parametrize("stack", ["", "lion", "bf16_full"])
+@pytest.mark.parametrize("stack", ["", "lion", "bf16_full", "muon", "normuon"])
 @pytest.mark.parametrize("kind", ["weight", "gradient", "state"])
 def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, stack: str
@@ -99,6 +101,22 @@ def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(
     assert names - joined_names(recorded, run) == {name.partition("|")[0]}
     assert any(one.failed for one in judged_updates(recorded, run, expected_of(run)))
     _hold_against_single_ones(recorded, run, monkeypatch)
+
+
+@pytest.mark.parametrize("stack", ["muon", "normuon"])
+def test_matrices_that_are_orthogonalized_are_joined_and_embeddings_have_the_bounds_of_adamw(
+    tmp_path: Path, stack: str
+) -> None:
+    run = small_run(stack)
+    recorded = record_of(run, tmp_path)
+    before, after = (recorded.tensors("weight", recorded.first + step) for step in (0, 1))
+    hidden = {name for name, one in before.items() if name.startswith("blocks.") and one.ndim == 2}
+    assert hidden <= joined_names(recorded, run)
+    judged = by_place(judged_updates(recorded, run, expected_of(run)))
+    assert {name for what, name, _ in judged if what == "step"} == hidden | {"all other tensors"}
+    wrong = next(name for name in before if name not in hidden and before[name].ndim == 2)
+    after[wrong].add_(3e-3 * (after[wrong] - before[wrong]))  # the map of the file is private
+    assert [one.name for one in judged_updates(recorded, run, expected_of(run)) if one.failed] == [wrong] * 2
 
 
 def test_an_update_that_equals_its_replay_has_no_parts_and_one_that_does_not_has(tmp_path: Path) -> None:

@@ -134,6 +134,34 @@ def test_muon_orthogonalizes_hidden_matrices_and_leaves_the_rest_to_adamw() -> N
     assert torch.equal(plain, ADAMW.update("", weight.detach(), weight.grad, rules.State(), RATE))
 
 
+@pytest.mark.parametrize("kind", ["muon", "normuon"])
+@pytest.mark.parametrize("width", [8, 80])
+def test_joined_matrices_are_updated_as_each_of_them_alone(kind: str, width: int) -> None:
+    """Small ones are orthogonalized beside wider ones, and large ones beside those of their size."""
+    own = {"weight_decay": DECAY, "momentum": 0.95, "others": ADAMW}
+    rule = rules.MuonRule(**own) if kind == "muon" else rules.NorMuonRule(**own, beta2=0.8, epsilon=1e-10)
+    shapes = [(3 * width, width), (width, width), (4 * width, width), (width, 4 * width), (width, width)]
+    dice, name = torch.Generator().manual_seed(0), "blocks.0.mlp.up.weight"
+    weights, *gradients = ([torch.randn(*shape, generator=dice) for shape in shapes] for _ in range(3))
+    joined, states, whole = rule.joined(shapes), [rules.State() for _ in shapes], rules.State()
+    row = _end_to_end(weights)
+    for step in gradients:
+        updated = joined.update(name, row, _end_to_end(step), whole, RATE)
+        alone = [
+            rule.update(name, weight, gradient, state, RATE)
+            for weight, gradient, state in zip(weights, step, states, strict=True)
+        ]
+        torch.testing.assert_close(updated, _end_to_end(alone), rtol=0.0, atol=0.02 * RATE)
+        row, weights = updated.float(), [one.float() for one in alone]
+    torch.testing.assert_close(whole["b"], _end_to_end([one["b"] for one in states]))
+    if kind == "normuon":
+        torch.testing.assert_close(whole["v"], torch.cat([one["v"] for one in states]), rtol=0.02, atol=0.0)
+
+
+def _end_to_end(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([one.flatten() for one in tensors])[None]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("rows", [8, 48])
 def test_muon_of_narrow_weights_rounds_what_it_orthogonalizes(
@@ -144,7 +172,7 @@ def test_muon_of_narrow_weights_rounds_what_it_orthogonalizes(
     Both orthogonalize with the rule's products, because those of a processor may be rounded in another order.
     """
     rule = rules.MuonRule(weight_decay=DECAY, momentum=0.95, others=ADAMW)
-    monkeypatch.setattr(recipes, "_zeropower_via_newtonschulz", lambda one, *_: rule._orthogonal(one).bfloat16())
+    monkeypatch.setattr(recipes, "_zeropower_via_newtonschulz", lambda one, *_: rule._orthogonal([one])[0].bfloat16())
     dice = torch.Generator().manual_seed(0)
     weight = nn.Parameter(torch.zeros(rows, 24, dtype=dtype))
     optimizer = recipes.Muon([weight], lr=1.0, weight_decay=DECAY, momentum=0.95)

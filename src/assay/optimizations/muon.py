@@ -69,7 +69,7 @@ class MuonAndAdamw(Optimization):
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         others = plain_adamw(expected.rule)
         rule = MuonRule(weight_decay=others.weight_decay, momentum=self.momentum, others=others)
-        return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
+        return expected.changed(rule=rule).loosened(joint_updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import faults, orthogonal_updates

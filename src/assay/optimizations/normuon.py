@@ -80,7 +80,7 @@ class Normuon(Optimization):
             epsilon=self.epsilon,
             others=others,
         )
-        return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
+        return expected.changed(rule=rule).loosened(joint_updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import faults, hidden_matrices, orthogonal_updates

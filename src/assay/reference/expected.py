@@ -137,6 +137,8 @@ class Expected(Frozen):
     gradients: Closeness = EXACT
     updates: Closeness = REASSOCIATED
     """Closeness of weights after an update to the slow replay of the rule."""
+    joint_updates: Closeness = EXACT
+    """Looser bound of tensors whose elements an update joins, as Muon does those of a matrix."""
     same_noise: bool = True
     """True if dropout draws the same masks as in the baseline."""
     shows_masks: bool = True
@@ -152,11 +154,17 @@ class Expected(Frozen):
         """Return the numbers of recorded weights, of which some may be packed."""
         return weights if self.adapters is None else self.adapters.unpacked(weights, self.model)
 
-    def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
+    def update_of(self, name: str, weight: "Tensor") -> Closeness:
+        """Return the closeness of one weight after an update."""
+        by_element = self.rule.by_element(name, weight)
+        return self.updates if by_element else self.updates.loosened(self.joint_updates)
+
+    def loosened(
+        self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT, joint_updates: Closeness = EXACT
+    ) -> Self:
         """Return a copy with looser bounds."""
-        return self.model_copy(
-            update={"gradients": self.gradients.loosened(gradients), "updates": self.updates.loosened(updates)}
-        )
+        looser = {"gradients": gradients, "updates": updates, "joint_updates": joint_updates}
+        return self.model_copy(update={name: getattr(self, name).loosened(one) for name, one in looser.items()})
 
     def changed(self, **values: object) -> Self:
         """Return a copy with other values."""

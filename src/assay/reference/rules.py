@@ -11,7 +11,7 @@ This file imports no torch: a rule only calls methods of its tensors.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from assay.config.base import Frozen
@@ -45,6 +45,13 @@ class Rule(Frozen):
     def by_element(self, name: str, weight: "Tensor") -> bool:
         """True if the update of each element of this tensor depends on that element's gradient and state alone."""
         return False
+
+    def joined(self, shapes: Sequence[Sequence[int]]) -> "Rule | None":
+        """Return the rule of matrices that are joined end to end in one row; None if each must be updated alone.
+
+        It is asked for matrices that are not updated by element.
+        """
+        return None
 
     def decay(self, weight: "Tensor") -> float:
         """Weight decay of this tensor: 0 for vectors."""
@@ -233,6 +240,10 @@ class AdafactorRule(Rule):
         return moved
 
 
+_NARROW = 2**12
+"""Elements of a matrix, at most, that is orthogonalized beside wider ones: there operators cost more than products."""
+
+
 class MuonRule(Rule):
     """Orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
 
@@ -242,6 +253,8 @@ class MuonRule(Rule):
 
     momentum: float
     others: AdamWRule
+    shapes: tuple[tuple[int, int], ...] = ()
+    """Shapes of the matrices that are joined end to end in the row of a weight; empty if the weight is one matrix."""
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
         own = {**super().options(name, weight), "momentum": self.momentum}
@@ -249,6 +262,9 @@ class MuonRule(Rule):
 
     def by_element(self, name: str, weight: "Tensor") -> bool:
         return not self._hidden(name, weight)
+
+    def joined(self, shapes: Sequence[Sequence[int]]) -> "Rule":
+        return self.model_copy(update={"shapes": tuple(tuple(shape) for shape in shapes)})
 
     @staticmethod
     def _hidden(name: str, weight: "Tensor") -> bool:
@@ -265,27 +281,54 @@ class MuonRule(Rule):
         w, g = self.precise(weight), gradient.to(weight.dtype)
         buffer = state.get("b", weight.new_zeros(weight.shape)).to(weight.dtype).lerp(g, 1 - self.momentum)
         state["b"] = self.precise(buffer)
-        direction = self._orthogonal(g.lerp(buffer, self.momentum))
-        step = self.sized(direction, state)
+        step = w.new_empty(w.shape)
+        directions = self._orthogonal(self._matrices(g.lerp(buffer, self.momentum)))
+        for place, one in zip(self._matrices(step), self.sized(directions, state), strict=True):
+            place.copy_(one)
         moved: Tensor = self.decayed(w, step, rate) - rate * step
         return moved
 
-    def sized(self, direction: "Tensor", state: State) -> "Tensor":
-        """Return an orthogonal direction at the size of AdamW's steps."""
-        sized: Tensor = direction * 0.2 * max(direction.shape) ** 0.5
-        return sized
+    def sized(self, directions: "Sequence[Tensor]", state: State) -> "list[Tensor]":
+        """Return orthogonal directions at the size of AdamW's steps."""
+        return [one * (0.2 * max(one.shape) ** 0.5) for one in directions]
 
-    def _orthogonal(self, matrix: "Tensor") -> "Tensor":
-        tall = matrix.shape[0] > matrix.shape[1]
-        x = (matrix.T if tall else matrix).float().bfloat16()
-        x = x / x.norm().clamp(min=1e-7)
+    def _matrices(self, whole: "Tensor") -> "list[Tensor]":
+        """Return views of the matrices that are joined in one row."""
+        if not self.shapes:
+            return [whole]
+        pieces = whole[0].split([rows * columns for rows, columns in self.shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+
+    def _orthogonal(self, matrices: "Sequence[Tensor]") -> "list[Tensor]":
+        """Orthogonalize matrices of one size together; small ones also with wider ones, as zero columns stay zero."""
+        wide = [one.mT if one.shape[0] > one.shape[1] else one for one in matrices]
+        alike: dict[tuple[int, int], list[Tensor]] = {}
+        for one in wide:
+            alike.setdefault((one.shape[0], 0 if one.numel() <= _NARROW else one.shape[1]), []).append(one)
+        found: dict[int, Tensor] = {}
+        for members in alike.values():
+            width = max(one.shape[1] for one in members)
+            stack = members[0].new_zeros(len(members), members[0].shape[0], width)
+            for place, one in zip(stack, members, strict=True):
+                place[:, : one.shape[1]] = one
+            for one, direction in zip(members, self._iterated(stack), strict=True):
+                found[id(one)] = direction[:, : one.shape[1]]
+        return [
+            found[id(one)].mT if one is not matrix else found[id(one)]
+            for one, matrix in zip(wide, matrices, strict=True)
+        ]
+
+    @staticmethod
+    def _iterated(stack: "Tensor") -> "Tensor":
+        """Return the orthogonal factors of some matrices with no more rows than columns, in float64."""
+        x = stack.float().bfloat16()
+        x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
         for _ in range(5):
             wide = x.float()
-            gram = (wide @ wide.T).bfloat16().float()
-            polynomial = gram.addmm(gram, gram, beta=-4.7750, alpha=2.0315).bfloat16().float()
-            x = wide.addmm(polynomial, wide, beta=3.4445).bfloat16()
-        found: Tensor = (x.T if tall else x).double()
-        return found
+            gram = (wide @ wide.mT).bfloat16().float()
+            polynomial = gram.baddbmm(gram, gram, beta=-4.7750, alpha=2.0315).bfloat16().float()
+            x = wide.baddbmm(polynomial, wide, beta=3.4445).bfloat16()
+        return x.double()
 
 
 class NorMuonRule(MuonRule):
@@ -303,11 +346,15 @@ class NorMuonRule(MuonRule):
         rows = entries.get("second_momentum_buffer")
         return {**super().adopt(entries), **({} if rows is None else {"v": self.precise(rows)})}
 
-    def sized(self, direction: "Tensor", state: State) -> "Tensor":
-        state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * (direction**2).mean(1, keepdim=True)
-        rows = direction / (state["v"].sqrt() + self.epsilon)
-        sized: Tensor = 0.2 * rows.numel() ** 0.5 * rows / (rows.norm() + self.epsilon)
-        return sized
+    def sized(self, directions: "Sequence[Tensor]", state: State) -> "list[Tensor]":
+        rows = [len(one) for one in directions]
+        means = directions[0].new_empty(sum(rows), 1)
+        for place, one in zip(means.split(rows), directions, strict=True):
+            place.copy_((one**2).mean(1, keepdim=True))
+        state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * means
+        roots = (state["v"].sqrt() + self.epsilon).split(rows)
+        normal = [one / root for one, root in zip(directions, roots, strict=True)]
+        return [one * (0.2 * one.numel() ** 0.5 / (float(one.norm()) + self.epsilon)) for one in normal]
 
 
 class EightBitAdamWRule(AdamWRule):

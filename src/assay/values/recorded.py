@@ -52,6 +52,9 @@ class _Tensors(Mapping[str, Tensor]):
         found = reader.get(key)
         return found if found.device == self._device else found.to(self._device)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 

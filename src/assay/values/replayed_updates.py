@@ -33,6 +33,8 @@ _ALONG = 1e-6
 """Share of the square of a part that must be left of it; else it lies along the parts before it."""
 _LARGEST = 2**12
 """Elements of a tensor, at most, that is joined with others: copies of larger ones cost more than they save."""
+_LARGEST_MATRIX = 2**16
+"""The same of a matrix that is not updated by element, which takes many more operators."""
 
 _States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]
 """The optimizer's entries by step and parameter: tensors of that step, and the name of the entry there."""
@@ -262,14 +264,14 @@ def _updated(
     The replay was given a weight, a gradient and a state.
     """
     rule, weight, found = expected.rule, step.before[name], step.after[name]
-    rounded = rule.rounds_weight
-    compared = partial(nearness.update, step.index, name, weight, found, replayed, expected.updates, rounded=rounded)
+    rounded, close = rule.rounds_weight, expected.update_of(name, weight)
+    compared = partial(nearness.update, step.index, name, weight, found, replayed, close, rounded=rounded)
     judged = compared()
     if judged.failed and not rounded:
         whole, gradient, state = given
         shaken = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), state, step.rate)
         judged = compared(shaken=_unpadded(shaken, weight))
-    if expected.updates.kind == "lossy" and judged.error:
+    if close.kind == "lossy" and judged.error:
         (sums,) = parts.sums_of_each([weight.shape], step.rate, weight, found, replayed)
         parts.add(name, step.index, weight, sums)
     return judged
@@ -298,17 +300,23 @@ def _joined_updates(
     kinds: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name in names:
         weight = steps[0].before[name]
-        small = weight.numel() <= _LARGEST and (rule.rounds_weight or weight.dtype is torch.float32)
-        if small and rule.by_element(name, weight) and all(name in step.gradients for step in steps):
-            kinds[weight.ndim >= 2, rule.rate_factor(name), weight.dtype].append(name)
+        by_element = rule.by_element(name, weight)
+        small = weight.numel() <= (_LARGEST if by_element else _LARGEST_MATRIX)
+        plain = rule.rounds_weight or weight.dtype is torch.float32
+        if small and plain and all(name in step.gradients for step in steps):
+            kinds[by_element, weight.ndim >= 2, rule.rate_factor(name), weight.dtype].append(name)
     judged: dict[str, list[Judged]] = {}
-    for (matrices, *_), members in kinds.items():
-        joined = _Joined(members, [steps[0].before[name].shape for name in members], bool(matrices))
+    for (by_element, *_), members in kinds.items():
+        shapes = [steps[0].before[name].shape for name in members]
+        own = rule if by_element else rule.joined(shapes)
+        if own is None:
+            continue
+        joined = _Joined(members, shapes, own)
         found, sums = joined.judged(steps, states, expected, parts)
         passed = {name: own for name, own in found.items() if not any(one.failed for one in own)}
-        for (name, step), own in sums.items():
+        for (name, step), one in sums.items():
             if name in passed:
-                parts.add(name, step, steps[0].before[name], own)
+                parts.add(name, step, steps[0].before[name], one)
         judged |= passed
     return judged
 
@@ -319,7 +327,7 @@ class _Joined:
 
     names: list[str]
     shapes: list[torch.Size]
-    matrices: bool
+    rule: Rule
 
     def judged(
         self, steps: Sequence[_Step], states: _States, expected: Expected, parts: UpdateParts
@@ -330,12 +338,15 @@ class _Joined:
         """
         found: dict[str, list[Judged]] = defaultdict(list)
         sums: dict[tuple[str, int], dict[str, _Sums]] = {}
-        rule, state = expected.rule, self._state(states, expected.rule, steps[0].index)
+        rule, state = self.rule, self._state(states, steps[0].index)
+        close = expected.update_of(self.names[0], steps[0].before[self.names[0]])
         for step in steps:
-            moments = self._state(states, rule, step.index + 1)
+            moments = self._state(states, step.index + 1)
             if state is None or moments is None:
                 return {}, {}
-            before, after, gradient = map(self._join, (step.before, step.after, step.gradients))
+            before, after, gradient = (
+                self._join([of[name] for name in self.names]) for of in (step.before, step.after, step.gradients)
+            )
             replayed = rule.update(self.names[0], before, gradient, state, step.rate)
             keys = sorted(moments.keys() - {"steps"})
             if nearness.same(after, replayed) and all(nearness.same(moments[key], state[key]) for key in keys):
@@ -347,34 +358,26 @@ class _Joined:
             pairs = [(moments[key].double() - state[key].double(), state[key]) for key in keys]
             norms = self._norms(after - replayed, replayed - before, replayed, *(one for pair in pairs for one in pair))
             for name, (error, moved, size, *others) in zip(self.names, norms, strict=True):
+                rounded = rule.rounds_weight
                 found[name].append(
-                    nearness.update_of(
-                        step.index, name, error, moved, size, expected.updates, after.dtype, rounded=rule.rounds_weight
-                    )
+                    nearness.update_of(step.index, name, error, moved, size, close, after.dtype, rounded=rounded)
                 )
                 for place, key in enumerate(keys):
                     off, whole = others[2 * place : 2 * place + 2]
                     coarse = _is_coarse(rule, before.dtype, key)
                     found[name].append(nearness.state_of(step.index, f"{key} of {name}", off, whole, rounded=coarse))
-            if expected.updates.kind == "lossy":
+            if close.kind == "lossy":
                 own = parts.sums_of_each(self.shapes, step.rate, before, after, replayed)
                 differ = (error > 0 for error, *_ in norms)
                 sums |= {(name, step.index): one for name, one, off in zip(self.names, own, differ, strict=True) if off}
         return found, sums
 
-    @property
-    def _sizes(self) -> list[int]:
-        return [shape.numel() for shape in self.shapes]
-
-    def _join(self, tensors: Mapping[str, Tensor]) -> Tensor:
+    def _join(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return all elements of the tensors, as one row of a matrix if the tensors are matrices."""
-        return self._flat([tensors[name] for name in self.names])
-
-    def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
         whole = torch.cat([one.reshape(-1) for one in tensors])
-        return whole[None] if self.matrices else whole
+        return whole[None] if len(self.shapes[0]) >= 2 else whole
 
-    def _state(self, states: _States, rule: Rule, step: int) -> State | None:
+    def _state(self, states: _States, step: int) -> State | None:
         """Return the joined state before a step, in the replay's form; None if the tensors' states are not alike."""
         entries = [states.get((step, name), {}) for name in self.names]
         if any(one.keys() != entries[0].keys() for one in entries):
@@ -382,17 +385,31 @@ class _Joined:
         joined: dict[str, Tensor] = {}
         for key in entries[0]:
             parts = [tensors[entry] for tensors, entry in (one[key] for one in entries)]
-            if [part.numel() for part in parts] == self._sizes and key != "step":
-                joined[key] = self._flat(parts)
+            if key != "step" and [part.numel() for part in parts] == self._sizes:
+                joined[key] = self._join(parts)
+            elif [part.numel() for part in parts] == self._rows:
+                joined[key] = torch.cat(parts)
             elif all(torch.equal(part, parts[0]) for part in parts[1:]):
                 joined[key] = parts[0]
             else:
                 return None
-        return rule.adopt(joined) if joined else {}
+        return self.rule.adopt(joined) if joined else {}
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [shape.numel() for shape in self.shapes]
+
+    @property
+    def _rows(self) -> list[int]:
+        return [shape[0] for shape in self.shapes if shape]
 
     def _norms(self, *joined: Tensor) -> list[list[float]]:
         """Return the norms of each tensor's part of what is joined, tensor by tensor."""
-        parts = [part for one in joined for part in torch.split(one.flatten(), self._sizes)]
+        parts = [
+            part
+            for one in joined
+            for part in torch.split(one.flatten(), self._rows if one.shape[-1] == 1 else self._sizes)
+        ]
         norms = torch.stack(torch._foreach_norm(parts, 2, dtype=torch.float64))
         found: list[list[float]] = norms.view(len(joined), -1).T.tolist()
         return found

@@ -5,6 +5,7 @@ Each function gives sentences on what is wrong with a record; none if it is righ
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain, islice
 
@@ -24,6 +25,8 @@ from assay.values.recorded import Recorded
 _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
 _DEVIATIONS = 5
+_SMALL = 2**12
+"""Elements of a gradient, at most, that is summed together with others."""
 _MOST_TOKENS = 2_000_000
 """Largest number of tokens that are read to find a step's position in a stream; later steps need only be one text."""
 
@@ -228,11 +231,22 @@ def _sums(gradients: list[Tensor]) -> tuple[float, float]:
     Clipped gradients are rounded, and independent errors of the elements add up.
     """
     total = variance = 0.0
-    for one in gradients:
+    for one in _in_few(gradients):
         squares = one.double().square()
         total += float(squares.sum())
         variance += unit_roundoff(one.dtype) ** 2 * float(torch.dot(squares.flatten(), squares.flatten()))
     return total, variance
+
+
+def _in_few(tensors: list[Tensor]) -> Iterator[Tensor]:
+    """Yield all elements in fewer tensors: small ones of one dtype are joined, because operators cost more than they."""
+    small: dict[torch.dtype, list[Tensor]] = defaultdict(list)
+    for one in tensors:
+        if one.numel() > _SMALL:
+            yield one
+        else:
+            small[one.dtype].append(one.flatten())
+    yield from map(torch.cat, small.values())
 
 
 def _rounded(factor: float, gradients: list[Tensor]) -> float:
