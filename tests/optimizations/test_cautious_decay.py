@@ -9,7 +9,7 @@ from assay.hardware import Machine
 from assay.optimizations import Conflict, check, expected_of, resolve
 from assay.optimizers.recipes import adamw
 from assay.records.evidence import Evidence
-from assay.reference.rules import MuonRule
+from assay.reference.matrix_rules import MuonRule
 from support.runs import UNTIED, run_with
 from support.steps import traced
 from support.swapped import proof_of, traced_with

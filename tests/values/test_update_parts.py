@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.reference.rules import AdamWRule, LionRule, MuonRule, Rule
+from assay.reference.matrix_rules import MuonRule
+from assay.reference.rules import AdamWRule, LionRule, Rule
 from assay.values.replayed_updates import UpdateParts
 
 RATE, DECAY, NOISE = 0.01, 0.1, 0.02

@@ -20,7 +20,8 @@ from assay.optimizations.optimization import Conflict, Numerics, Optimization, S
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.rules import NorMuonRule, plain_adamw
+from assay.reference.matrix_rules import NorMuonRule
+from assay.reference.rules import plain_adamw
 
 if TYPE_CHECKING:
     from assay.cost import Cost

@@ -4,8 +4,7 @@ A rule shares no code with the optimizer that it checks. It computes in float64,
 is part of its rule (`precise`). Such rounding is coarser than what a float64 replay could be compared with. A rule
 keeps its own state and receives the same gradients as the program's optimizer, so a replay checks the update alone.
 Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with momentum as torch documents it; Lion arXiv:2302.06675;
-Adafactor arXiv:1804.04235 in torch's form; Muon kellerjordan.github.io/posts/muon with the step size of
-arXiv:2502.16982; NorMuon arXiv:2510.05491.
+Adafactor arXiv:1804.04235 in torch's form. Rules that orthogonalize matrices are in `matrix_rules`.
 
 This file imports no torch: a rule only calls methods of its tensors.
 """
@@ -238,123 +237,6 @@ class AdafactorRule(Rule):
         limit = max(1.0, float((step * step).mean()) ** 0.5)
         moved: Tensor = w * (1 - rate * self.decay(weight)) - size * step / limit
         return moved
-
-
-_NARROW = 2**12
-"""Elements of a matrix, at most, that is orthogonalized beside wider ones: there operators cost more than products."""
-
-
-class MuonRule(Rule):
-    """Orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
-
-    The five Newton–Schulz iterations are rounded to bfloat16, as the method defines them. They raise the smallest
-    directions of a matrix some hundredfold, so the momentum and their input are rounded to the weight's dtype as well.
-    """
-
-    momentum: float
-    others: AdamWRule
-    shapes: tuple[tuple[int, int], ...] = ()
-    """Shapes of the matrices that are joined end to end in the row of a weight; empty if the weight is one matrix."""
-
-    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
-        own = {**super().options(name, weight), "momentum": self.momentum}
-        return own if self._hidden(name, weight) else self.others.options(name, weight)
-
-    def by_element(self, name: str, weight: "Tensor") -> bool:
-        return not self._hidden(name, weight)
-
-    def joined(self, shapes: Sequence[Sequence[int]]) -> "Rule":
-        return self.model_copy(update={"shapes": tuple(tuple(shape) for shape in shapes)})
-
-    @staticmethod
-    def _hidden(name: str, weight: "Tensor") -> bool:
-        return name.startswith("blocks.") and weight.ndim == 2
-
-    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
-        if "momentum_buffer" in entries:
-            return {"b": self.precise(entries["momentum_buffer"])}
-        return self.others.adopt(entries)
-
-    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        if not self._hidden(name, weight):
-            return self.others.update(name, weight, gradient, state, rate)
-        w, g = self.precise(weight), gradient.to(weight.dtype)
-        buffer = state.get("b", weight.new_zeros(weight.shape)).to(weight.dtype).lerp(g, 1 - self.momentum)
-        state["b"] = self.precise(buffer)
-        step = w.new_empty(w.shape)
-        directions = self._orthogonal(self._matrices(g.lerp(buffer, self.momentum)))
-        for place, one in zip(self._matrices(step), self.sized(directions, state), strict=True):
-            place.copy_(one)
-        moved: Tensor = self.decayed(w, step, rate) - rate * step
-        return moved
-
-    def sized(self, directions: "Sequence[Tensor]", state: State) -> "list[Tensor]":
-        """Return orthogonal directions at the size of AdamW's steps."""
-        return [one * (0.2 * max(one.shape) ** 0.5) for one in directions]
-
-    def _matrices(self, whole: "Tensor") -> "list[Tensor]":
-        """Return views of the matrices that are joined in one row."""
-        if not self.shapes:
-            return [whole]
-        pieces = whole[0].split([rows * columns for rows, columns in self.shapes])
-        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
-
-    def _orthogonal(self, matrices: "Sequence[Tensor]") -> "list[Tensor]":
-        """Orthogonalize matrices of one size together; small ones also with wider ones, as zero columns stay zero."""
-        wide = [one.mT if one.shape[0] > one.shape[1] else one for one in matrices]
-        alike: dict[tuple[int, int], list[Tensor]] = {}
-        for one in wide:
-            alike.setdefault((one.shape[0], 0 if one.numel() <= _NARROW else one.shape[1]), []).append(one)
-        found: dict[int, Tensor] = {}
-        for members in alike.values():
-            width = max(one.shape[1] for one in members)
-            stack = members[0].new_zeros(len(members), members[0].shape[0], width)
-            for place, one in zip(stack, members, strict=True):
-                place[:, : one.shape[1]] = one
-            for one, direction in zip(members, self._iterated(stack), strict=True):
-                found[id(one)] = direction[:, : one.shape[1]]
-        return [
-            found[id(one)].mT if one is not matrix else found[id(one)]
-            for one, matrix in zip(wide, matrices, strict=True)
-        ]
-
-    @staticmethod
-    def _iterated(stack: "Tensor") -> "Tensor":
-        """Return the orthogonal factors of some matrices with no more rows than columns, in float64."""
-        x = stack.float().bfloat16()
-        x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-        for _ in range(5):
-            wide = x.float()
-            gram = (wide @ wide.mT).bfloat16().float()
-            polynomial = gram.baddbmm(gram, gram, beta=-4.7750, alpha=2.0315).bfloat16().float()
-            x = wide.baddbmm(polynomial, wide, beta=3.4445).bfloat16()
-        return x.double()
-
-
-class NorMuonRule(MuonRule):
-    """v ← β₂·v + (1 − β₂)·mean of O² by row; Ô = O/(√v + ε); θ ← θ − η·(0.2·√(rows·columns)·Ô/‖Ô‖ + λ·θ)."""
-
-    beta2: float
-    epsilon: float
-    coarse_moments: ClassVar[frozenset[str]] = frozenset({"v"})
-
-    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
-        own = {"beta2": self.beta2, "eps": self.epsilon} if self._hidden(name, weight) else {}
-        return {**super().options(name, weight), **own}
-
-    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
-        rows = entries.get("second_momentum_buffer")
-        return {**super().adopt(entries), **({} if rows is None else {"v": self.precise(rows)})}
-
-    def sized(self, directions: "Sequence[Tensor]", state: State) -> "list[Tensor]":
-        rows = [len(one) for one in directions]
-        means = directions[0].new_empty(sum(rows), 1)
-        for place, one in zip(means.split(rows), directions, strict=True):
-            place.copy_((one**2).mean(1, keepdim=True))
-        state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * means
-        roots = (state["v"].sqrt() + self.epsilon).split(rows)
-        normal = [one / root for one, root in zip(directions, roots, strict=True)]
-        return [one * (0.2 * one.numel() ** 0.5 / (float(one.norm()) + self.epsilon)) for one in normal]
 
 
 class EightBitAdamWRule(AdamWRule):

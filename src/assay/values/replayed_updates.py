@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from assay.config import ResolvedRun
-from assay.reference.expected import Expected
+from assay.reference.expected import Closeness, Expected
 from assay.reference.rules import Rule, State
 from assay.values import nearness
 from assay.values.nearness import Judged, over, unit_roundoff
@@ -34,7 +34,7 @@ _ALONG = 1e-6
 _LARGEST = 2**12
 """Elements of a tensor, at most, that is joined with others: copies of larger ones cost more than they save."""
 _LARGEST_MATRIX = 2**16
-"""The same of a matrix that is not updated by element, which takes many more operators."""
+"""Elements of a matrix, at most, that is joined with others although it is not updated by element."""
 
 _States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]
 """The optimizer's entries by step and parameter: tensors of that step, and the name of the entry there."""
@@ -306,9 +306,9 @@ def _joined_updates(
         if small and plain and all(name in step.gradients for step in steps):
             kinds[by_element, weight.ndim >= 2, rule.rate_factor(name), weight.dtype].append(name)
     judged: dict[str, list[Judged]] = {}
-    for (by_element, *_), members in kinds.items():
+    for (each, *_), members in kinds.items():
         shapes = [steps[0].before[name].shape for name in members]
-        own = rule if by_element else rule.joined(shapes)
+        own = rule if each else rule.joined(shapes)
         if own is None:
             continue
         joined = _Joined(members, shapes, own)
@@ -356,21 +356,26 @@ class _Joined:
                 continue
             replayed = replayed.double()
             pairs = [(moments[key].double() - state[key].double(), state[key]) for key in keys]
-            norms = self._norms(after - replayed, replayed - before, replayed, *(one for pair in pairs for one in pair))
-            for name, (error, moved, size, *others) in zip(self.names, norms, strict=True):
-                rounded = rule.rounds_weight
-                found[name].append(
-                    nearness.update_of(step.index, name, error, moved, size, close, after.dtype, rounded=rounded)
-                )
-                for place, key in enumerate(keys):
-                    off, whole = others[2 * place : 2 * place + 2]
-                    coarse = _is_coarse(rule, before.dtype, key)
-                    found[name].append(nearness.state_of(step.index, f"{key} of {name}", off, whole, rounded=coarse))
+            norms = self._norms(after - replayed, replayed - before, replayed, *chain(*pairs))
+            for name, own in zip(self.names, norms, strict=True):
+                found[name] += self._of_tensor(step.index, name, own, keys, close, after.dtype)
             if close.kind == "lossy":
-                own = parts.sums_of_each(self.shapes, step.rate, before, after, replayed)
+                each = parts.sums_of_each(self.shapes, step.rate, before, after, replayed)
                 differ = (error > 0 for error, *_ in norms)
-                sums |= {(name, step.index): one for name, one, off in zip(self.names, own, differ, strict=True) if off}
+                sums |= {
+                    (name, step.index): one for name, one, off in zip(self.names, each, differ, strict=True) if off
+                }
         return found, sums
+
+    def _of_tensor(
+        self, step: int, name: str, norms: Sequence[float], keys: Sequence[str], close: Closeness, dtype: torch.dtype
+    ) -> Iterator[Judged]:
+        """Judge a weight of a `dtype` by the norms of its error, movement and size, and its moments by theirs."""
+        (error, moved, size, *others), rounded = norms, self.rule.rounds_weight
+        yield nearness.update_of(step, name, error, moved, size, close, dtype, rounded=rounded)
+        for key, off, whole in zip(keys, others[::2], others[1::2], strict=True):
+            coarse = _is_coarse(self.rule, dtype, key)
+            yield nearness.state_of(step, f"{key} of {name}", off, whole, rounded=coarse)
 
     def _join(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return all elements of the tensors, as one row of a matrix if the tensors are matrices."""

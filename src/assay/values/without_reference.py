@@ -239,7 +239,7 @@ def _sums(gradients: list[Tensor]) -> tuple[float, float]:
 
 
 def _in_few(tensors: list[Tensor]) -> Iterator[Tensor]:
-    """Yield all elements in fewer tensors: small ones of one dtype are joined, because operators cost more than they."""
+    """Yield all elements in fewer tensors: small ones of one dtype are joined, as operators cost more than they do."""
     small: dict[torch.dtype, list[Tensor]] = defaultdict(list)
     for one in tensors:
         if one.numel() > _SMALL:
