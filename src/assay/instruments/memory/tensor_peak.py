@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch._C._profiler import _EventType
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile
 
 _NODE = "autograd::engine::evaluate_function: "
 _OPTIMIZER = "Optimizer.step#"
@@ -71,12 +71,11 @@ def event_tree(work: Callable[[], None], *, profile_memory: bool = False) -> Seq
     To read the tree takes a tenth of the time in which torch makes its list of events. Raises `RuntimeError` if this
     build of torch has no profiler.
     """
-    # Without `acc_events` torch 2.11 warns of events that it clears, though there is one cycle.
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=profile_memory, acc_events=True) as profiler:
+    with profile(use_kineto=True, profile_memory=profile_memory) as profiler:
         work()
-    if profiler.profiler is None or profiler.profiler.kineto_results is None:
+    if profiler.kineto_results is None:
         raise RuntimeError("this build of torch has no profiler, so neither calls nor the peak of tensors can be read")
-    tree: Sequence[Any] = profiler.profiler.kineto_results.experimental_event_tree()
+    tree: Sequence[Any] = profiler.kineto_results.experimental_event_tree()
     return tree
 
 
@@ -117,6 +116,7 @@ class Changes:
         self.nodes_end: int | None = None
         """End of the last node of backward, in nanoseconds; None without one."""
         self._device_type = device_type
+        self._tree = tree  # an event knows its parent only as long as the roots live
         self._visit(tree)
 
     def _visit(self, events: Sequence[Any], *, own: bool = False, request: str | None = None) -> None:
