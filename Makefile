@@ -22,8 +22,9 @@ demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
 	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 3
 
+# Three processes for two cores, because some tests wait for what they started.
 test: $(VENV)/.with-test
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 	@echo "not run here: what needs a GPU or an absent one (make absent, make gpu)"
 
 slow: $(VENV)/.with-test
