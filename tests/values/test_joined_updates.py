@@ -1,6 +1,7 @@
 """Small tensors that are replayed together have the verdicts of the slow replay, and a fault is left to it."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.config.run import ResolvedRun
 from assay.optimizations import expected_of, resolve_run
+from assay.reference.rules import AdamWRule
 from assay.step.program import Step
 from assay.values import replayed_updates
 from assay.values.nearness import Judged
@@ -18,6 +20,7 @@ from support.runs import SHAPE
 from support.steps import build_step
 from values.recording import record_steps
 
+RATE = 0.01
 TRAINING = TrainingConfig(batch_size=4, steps=20, warmup_steps=2)
 
 
@@ -141,3 +144,28 @@ def test_tensors_with_unlike_numbers_of_steps_are_not_joined(tmp_path: Path) -> 
     steps = [_Step.of(recorded, one.index, run, expected_of(run)) for one in recorded.steps]
     matrices = {one for one in steps[0].before if steps[0].before[one].ndim >= 2}
     assert not joined_names(recorded, run) & matrices
+
+
+@pytest.mark.parametrize(
+    "shapes", [[()], [(1,), (1,)], [(), (1,)], [(1, 1)], [(1, 1), (1, 1)], [(3, 1), (1, 3)], [(2, 1, 1), (1, 4, 1)]]
+)
+def test_tensors_of_one_number_or_one_column_are_joined_as_well(shapes: list[tuple[int, ...]]) -> None:
+    expected = expected_of(small_run(""))
+    own = cast(AdamWRule, expected.rule)
+    tensors = {f"own.{place}": torch.nn.Parameter(torch.randn(shape)) for place, shape in enumerate(shapes)}
+    decay = own.weight_decay if len(shapes[0]) >= 2 else 0.0
+    optimizer = torch.optim.AdamW(tensors.values(), RATE, (own.beta1, own.beta2), own.epsilon, decay)
+    steps, states = list[_Step](), {}
+    for index in range(3):
+        before = {name: one.detach().clone() for name, one in tensors.items()}
+        for one in tensors.values():
+            one.grad = torch.randn(one.shape)
+        optimizer.step()
+        gradients = {name: one.grad.clone() for name, one in tensors.items() if one.grad is not None}
+        after = {name: one.detach().clone() for name, one in tensors.items()}
+        steps.append(_Step(index, RATE, before, after, gradients))
+        for name, one in tensors.items():
+            entries = {key: value.clone() for key, value in optimizer.state[one].items()}
+            states[index + 1, name] = {key: (entries, key) for key in entries}
+    judged = _joined_updates(steps, states, list(tensors), expected, UpdateParts(own, 0))
+    assert judged.keys() == tensors.keys()

@@ -392,7 +392,7 @@ class _Joined:
             parts = [tensors[entry] for tensors, entry in (one[key] for one in entries)]
             if key != "step" and [part.numel() for part in parts] == self._sizes:
                 joined[key] = self._join(parts)
-            elif [part.numel() for part in parts] == self._rows:
+            elif [part.shape for part in parts] == [(rows, 1) for rows in self._rows]:
                 joined[key] = torch.cat(parts)
             elif all(torch.equal(part, parts[0]) for part in parts[1:]):
                 joined[key] = parts[0]
@@ -406,14 +406,15 @@ class _Joined:
 
     @property
     def _rows(self) -> list[int]:
-        return [shape[0] for shape in self.shapes if shape]
+        """Rows of each matrix, of which a moment may have one number each."""
+        return [shape[0] for shape in self.shapes if len(shape) >= 2]
 
     def _norms(self, *joined: Tensor) -> list[list[float]]:
         """Return the norms of each tensor's part of what is joined, tensor by tensor."""
         parts = [
             part
             for one in joined
-            for part in torch.split(one.flatten(), self._rows if one.shape[-1] == 1 else self._sizes)
+            for part in torch.split(one.flatten(), self._rows if one.shape[1:] == (1,) else self._sizes)
         ]
         norms = torch.stack(torch._foreach_norm(parts, 2, dtype=torch.float64))
         found: list[list[float]] = norms.view(len(joined), -1).T.tolist()
