@@ -218,8 +218,9 @@ def measured(runs: Iterable[tuple[ResolvedRun, int]], text: Callable[[ResolvedRu
         expected = expected_of(run)
         with tempfile.TemporaryDirectory() as place:
             values, failed = judged(run, Path(place), text(run), first)
+        updates = expected.updates.loosened(expected.joint_updates)
         for one in values:
-            close = expected.updates if one.what in ("update", "state", "step", "decay") else expected.gradients
+            close = updates if one.what in ("update", "state", "step", "decay") else expected.gradients
             found[one.what, close.kind].append(one.used)
         stack = "+".join(map(str, run.optimizations))
         worst = max(values, key=lambda one: one.used)

@@ -154,7 +154,7 @@ class Expected(Frozen):
         """Return the numbers of recorded weights, of which some may be packed."""
         return weights if self.adapters is None else self.adapters.unpacked(weights, self.model)
 
-    def update_of(self, name: str, weight: "Tensor") -> Closeness:
+    def closeness_of(self, name: str, weight: "Tensor") -> Closeness:
         """Return the closeness of one weight after an update."""
         by_element = self.rule.by_element(name, weight)
         return self.updates if by_element else self.updates.loosened(self.joint_updates)

@@ -73,21 +73,17 @@ class MuonRule(Rule):
     def _orthogonal(self, matrices: "Sequence[Tensor]") -> "list[Tensor]":
         """Orthogonalize matrices of one size together; small ones also with wider ones, as zero columns stay zero."""
         wide = [one.mT if one.shape[0] > one.shape[1] else one for one in matrices]
-        alike: dict[tuple[int, int], list[Tensor]] = {}
-        for one in wide:
-            alike.setdefault((one.shape[0], 0 if one.numel() <= _NARROW else one.shape[1]), []).append(one)
-        found: dict[int, Tensor] = {}
-        for members in alike.values():
-            width = max(one.shape[1] for one in members)
-            stack = members[0].new_zeros(len(members), members[0].shape[0], width)
-            for place, one in zip(stack, members, strict=True):
-                place[:, : one.shape[1]] = one
-            for one, direction in zip(members, self._iterated(stack), strict=True):
-                found[id(one)] = direction[:, : one.shape[1]]
-        return [
-            found[id(one)].mT if one is not matrix else found[id(one)]
-            for one, matrix in zip(wide, matrices, strict=True)
-        ]
+        alike: dict[tuple[int, int], list[int]] = {}
+        for place, one in enumerate(wide):
+            alike.setdefault((one.shape[0], 0 if one.numel() <= _NARROW else one.shape[1]), []).append(place)
+        found = list(wide)
+        for (rows, _), places in alike.items():
+            stack = wide[places[0]].new_zeros(len(places), rows, max(wide[place].shape[1] for place in places))
+            for padded, place in zip(stack, places, strict=True):
+                padded[:, : wide[place].shape[1]] = wide[place]
+            for direction, place in zip(self._iterated(stack), places, strict=True):
+                found[place] = direction[:, : wide[place].shape[1]]
+        return [one if one.shape == whole.shape else one.mT for one, whole in zip(found, matrices, strict=True)]
 
     @staticmethod
     def _iterated(stack: "Tensor") -> "Tensor":
@@ -125,7 +121,7 @@ class NorMuonRule(MuonRule):
         state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * means
         roots = _by_rows(state["v"].sqrt() + self.epsilon, directions)
         normal = [one / root for one, root in zip(directions, roots, strict=True)]
-        return [one * (0.2 * one.numel() ** 0.5 / (float(one.norm()) + self.epsilon)) for one in normal]
+        return [0.2 * one.numel() ** 0.5 * one / (one.norm() + self.epsilon) for one in normal]
 
 
 def _by_rows(column: "Tensor", matrices: "Sequence[Tensor]") -> "tuple[Tensor, ...]":

@@ -137,7 +137,7 @@ def norm(step: int, found: float, base: Computed, gradients: Mapping[str, Tensor
         own = gradients.get(name)
         if own is not None and own.shape == reference.shape:
             own = own.to(reference)
-            off = 0.0 if torch.equal(own, reference) else _norm(own - reference)
+            off = 0.0 if same(own, reference) else _norm(own - reference)
             squares.append((off**2, base.norms[name] ** 2))
     apart, size = (sum(one) ** 0.5 for one in zip(*squares, strict=True)) if squares else (0.0, 1.0)
     if not math.isfinite(base.log_norm):

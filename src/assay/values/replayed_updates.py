@@ -264,7 +264,7 @@ def _updated(
     The replay was given a weight, a gradient and a state.
     """
     rule, weight, found = expected.rule, step.before[name], step.after[name]
-    rounded, close = rule.rounds_weight, expected.update_of(name, weight)
+    rounded, close = rule.rounds_weight, expected.closeness_of(name, weight)
     compared = partial(nearness.update, step.index, name, weight, found, replayed, close, rounded=rounded)
     judged = compared()
     if judged.failed and not rounded:
@@ -339,7 +339,7 @@ class _Joined:
         found: dict[str, list[Judged]] = defaultdict(list)
         sums: dict[tuple[str, int], dict[str, _Sums]] = {}
         rule, state = self.rule, self._state(states, steps[0].index)
-        close = expected.update_of(self.names[0], steps[0].before[self.names[0]])
+        close = expected.closeness_of(self.names[0], steps[0].before[self.names[0]])
         for step in steps:
             moments = self._state(states, step.index + 1)
             if state is None or moments is None:
